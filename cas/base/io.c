@@ -1,0 +1,276 @@
+/* cas/base/io.c - whole reads and writes, and small helpers below a directory descriptor */
+#include "cas/base/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/buf.h"
+#include "cas/base/err.h"
+
+ssize_t io_read_full(int fd, void *data, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t got = read(fd, (char *)data + done, len - done);
+
+		if (got < 0) {
+			int code = errno;
+
+			if (code == EINTR)
+				continue;
+			return -code;
+		}
+		if (got == 0)
+			break;
+		done += (size_t)got;
+	}
+	return (ssize_t)done;
+}
+
+ssize_t io_pread_full(int fd, void *data, size_t len, off_t off)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t got = pread(fd, (char *)data + done, len - done, off + (off_t)done);
+
+		if (got < 0) {
+			int code = errno;
+
+			if (code == EINTR)
+				continue;
+			return -code;
+		}
+		if (got == 0)
+			break;
+		done += (size_t)got;
+	}
+	return (ssize_t)done;
+}
+
+int io_write_full(int fd, const void *data, size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t put = write(fd, (const char *)data + done, len - done);
+
+		if (put < 0) {
+			int code = errno;
+
+			if (code == EINTR)
+				continue;
+			return -code;
+		}
+		done += (size_t)put;
+	}
+	return 0;
+}
+
+int io_pwrite_full(int fd, const void *data, size_t len, off_t off)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t put = pwrite(fd, (const char *)data + done, len - done, off + (off_t)done);
+
+		if (put < 0) {
+			int code = errno;
+
+			if (code == EINTR)
+				continue;
+			return -code;
+		}
+		done += (size_t)put;
+	}
+	return 0;
+}
+
+int io_read_file(int dir_fd, const char *path, size_t max, struct buf *out)
+{
+	auto_close int fd = openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	size_t start = out->len;
+
+	if (fd < 0)
+		return -errno;
+	for (;;) {
+		ssize_t got;
+		int ret = buf_reserve(out, 65536);
+
+		if (ret < 0)
+			return ret;
+		got = io_read_full(fd, out->data + out->len, 65536);
+		if (got < 0)
+			return (int)got;
+		out->len += (size_t)got;
+		out->data[out->len] = '\0';
+		if (out->len - start > max)
+			return -EFBIG;
+		if (got < 65536)
+			return 0;
+	}
+}
+
+int io_replace_file(int dir_fd, const char *name, const void *data, size_t len, mode_t mode,
+		    bool durable)
+{
+	char tmp[NAME_MAX + 1];
+	char rnd[17];
+	auto_close int fd = -1;
+	int ret = io_random_hex(rnd, 8);
+
+	if (ret < 0)
+		return ret;
+	(void)snprintf(tmp, sizeof(tmp), ".tmp-%s", rnd);
+	fd = openat(dir_fd, tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -errno;
+	ret = io_write_full(fd, data, len);
+	if (ret == 0 && fchmod(fd, mode) < 0)
+		ret = -errno;
+	if (ret == 0 && durable && fsync(fd) < 0)
+		ret = -errno;
+	if (close(steal_fd(&fd)) < 0 && ret == 0)
+		ret = -errno;
+	if (ret == 0 && renameat(dir_fd, tmp, dir_fd, name) < 0)
+		ret = -errno;
+	if (ret < 0)
+		(void)unlinkat(dir_fd, tmp, 0);
+	return ret;
+}
+
+int io_mkdir_parents(int dir_fd, const char *path, mode_t mode)
+{
+	char part[PATH_MAX];
+	size_t len = strlen(path);
+
+	if (len == 0 || len >= sizeof(part))
+		return len == 0 ? -ENOENT : -ENAMETOOLONG;
+	memcpy(part, path, len + 1);
+	for (char *p = part + 1;; p++) {
+		if (*p != '/' && *p != '\0')
+			continue;
+		char was = *p;
+
+		*p = '\0';
+		if (mkdirat(dir_fd, part, mode) < 0) {
+			int code = errno;
+			struct stat st;
+
+			if (code != EEXIST && code != EROFS && code != EACCES)
+				return -code;
+			if (fstatat(dir_fd, part, &st, 0) < 0)
+				return -(code == EEXIST ? errno : code);
+			if (!S_ISDIR(st.st_mode))
+				return -ENOTDIR;
+		}
+		*p = was;
+		if (was == '\0')
+			return 0;
+	}
+}
+
+static int remove_entries(int fd, dev_t dev, struct err *err);
+
+static int remove_dir(int dir_fd, const char *name, dev_t dev, struct err *err)
+{
+	struct stat st;
+	auto_close int fd = -1;
+	int ret;
+
+	/* O_PATH first: a directory of mode 0 opens, and its mode is mended by descriptor. */
+	fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : err_set(err, -errno, "cannot open directory %s", name);
+	if (fstat(fd, &st) < 0)
+		return err_set(err, -errno, "cannot stat %s", name);
+	if (st.st_dev != dev)
+		return err_set(err, -EXDEV, "%s is a mount point", name);
+	if ((st.st_mode & 0700) != 0700) {
+		char proc[64];
+
+		(void)snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+		if (chmod(proc, st.st_mode | 0700) < 0)
+			return err_set(err, -errno, "cannot make %s removable", name);
+	}
+	ret = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (ret < 0)
+		return err_set(err, -errno, "cannot read directory %s", name);
+	ret = remove_entries(ret, dev, err);
+	if (ret < 0)
+		return ret;
+	if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return err_set(err, -errno, "cannot remove directory %s", name);
+	return 0;
+}
+
+/* Takes ownership of @fd. */
+static int remove_entries(int fd, dev_t dev, struct err *err)
+{
+	auto_closedir DIR *dir = fdopendir(fd);
+	struct dirent *de;
+
+	if (dir == NULL) {
+		int code = errno;
+
+		(void)close(fd);
+		return err_set(err, -code, "cannot read a directory to remove");
+	}
+	while ((de = readdir(dir)) != NULL) {
+		int ret = 0;
+
+		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
+			continue;
+		if (de->d_type != DT_DIR && unlinkat(fd, de->d_name, 0) == 0)
+			continue;
+		if (de->d_type == DT_DIR || errno == EISDIR || errno == EPERM)
+			ret = remove_dir(fd, de->d_name, dev, err);
+		else if (errno != ENOENT)
+			ret = err_set(err, -errno, "cannot remove %s", de->d_name);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+int io_remove_tree(int dir_fd, const char *name, struct err *err)
+{
+	struct stat st;
+
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : err_set(err, -errno, "cannot stat %s", name);
+	if (S_ISDIR(st.st_mode))
+		return remove_dir(dir_fd, name, st.st_dev, err);
+	if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
+		return err_set(err, -errno, "cannot remove %s", name);
+	return 0;
+}
+
+int io_random_hex(char *out, size_t nr)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < nr; i++) {
+		unsigned char byte;
+		ssize_t got;
+
+		do
+			got = getrandom(&byte, 1, 0);
+		while (got < 0 && errno == EINTR);
+		if (got < 0)
+			return -errno;
+		out[2 * i] = digits[byte >> 4];
+		out[2 * i + 1] = digits[byte & 15];
+	}
+	out[2 * nr] = '\0';
+	return 0;
+}

@@ -1,0 +1,23 @@
+/* cas/cas.h - front door: what other folders may use of cas/ */
+#ifndef CAS_CAS_H
+#define CAS_CAS_H
+
+#include "cas/base/auto.h"
+#include "cas/base/buf.h"
+#include "cas/base/err.h"
+#include "cas/base/io.h"
+#include "cas/base/lock.h"
+#include "cas/base/log.h"
+#include "cas/catalog.h"
+#include "cas/checkout.h"
+#include "cas/digest.h"
+#include "cas/directory.h"
+#include "cas/evict.h"
+#include "cas/fsck.h"
+#include "cas/hash.h"
+#include "cas/ingest.h"
+#include "cas/layout.h"
+#include "cas/put.h"
+#include "cas/store.h"
+
+#endif

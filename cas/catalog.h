@@ -1,0 +1,83 @@
+/* cas/catalog.h - what the store needs from whoever keeps index and ledger */
+#ifndef CAS_CATALOG_H
+#define CAS_CATALOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cas/digest.h"
+
+struct err;
+
+/*
+ * What a blob's file looked like when its bytes were last hashed (design: stamps).
+ * Times are nanoseconds since the epoch. Any difference means: hash before serving.
+ */
+struct cas_stamp {
+	uint64_t ino;
+	uint64_t size;
+	int64_t mtime_ns;
+	int64_t ctime_ns;
+};
+
+/* A source file's identity, under which ingest remembers its digest. */
+struct cas_file_id {
+	uint64_t dev;
+	uint64_t ino;
+	uint64_t size;
+	int64_t mtime_ns;
+	int64_t ctime_ns;
+};
+
+struct cas_victim {
+	struct cas_digest digest;
+	int64_t last_use_ns;
+};
+
+/*
+ * Everything here is a hint: the file in cas/ is the truth, and any answer may be
+ * missing. All functions are called from any thread, with no lock of the store held
+ * except where stated, and may take locks of ranks LEDGER to LEAF only.
+ */
+struct cas_catalog_ops {
+	/*
+	 * 1 and *stamp when the blob was hashed as such a file, 0 when unknown,
+	 * negative errno. Called by threads that answer the kernel: must not wait for
+	 * a writer, in this process or another.
+	 */
+	int (*blob_find)(void *ctx, const struct cas_digest *digest, struct cas_stamp *stamp);
+	/* The hash alone: 1 and *size, 0 unknown. Same rule as blob_find. */
+	int (*size_find)(void *ctx, const uint8_t hash[CAS_HASH_SZ], uint64_t *size);
+
+	/* Queue a row; never block. The blob was published, or hashed and found right. */
+	void (*blob_add)(void *ctx, const struct cas_digest *digest, const struct cas_stamp *stamp);
+	/* Queue a last use. May be called with a shard lock held. */
+	void (*blob_touch)(void *ctx, const struct cas_digest *digest);
+	/* Queue the end of a row: the file is gone. */
+	void (*blob_drop)(void *ctx, const struct cas_digest *digest);
+
+	/* 1 and *digest, 0 unknown. */
+	int (*file_find)(void *ctx, const struct cas_file_id *id, struct cas_digest *digest);
+	/* Queue an identity; ingest has made sure that it is not racy. */
+	void (*file_add)(void *ctx, const struct cas_file_id *id, const struct cas_digest *digest);
+
+	/* Everything queued before is recorded when this returns. May block. */
+	int (*flush)(void *ctx, struct err *err);
+
+	/*
+	 * Up to @max blobs in order of last use, oldest first, after @after (NULL: from
+	 * the start). Returns the count. May block. Only evict calls it.
+	 */
+	int (*victims)(void *ctx, const struct cas_victim *after, struct cas_victim *out, int max,
+		       struct err *err);
+};
+
+struct cas_catalog {
+	const struct cas_catalog_ops *ops;
+	void *ctx;
+};
+
+/* A catalog that knows nothing and forgets everything: for tests and for reading alone. */
+extern const struct cas_catalog cas_catalog_null;
+
+#endif

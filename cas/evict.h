@@ -1,0 +1,46 @@
+/* cas/evict.h - make room, never at the cost of what is needed */
+#ifndef CAS_EVICT_H
+#define CAS_EVICT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cas/digest.h"
+
+struct cas_store;
+struct err;
+
+/*
+ * Who is needed: calls @root for each live input root, pinned root and result, with
+ * is_directory telling whether the closure below counts too. Computed when evicting.
+ */
+struct cas_evict_roots {
+	int (*each)(void *ctx,
+		    int (*root)(void *arg, const struct cas_digest *d, bool is_directory),
+		    void *arg, struct err *err);
+	void *ctx;
+};
+
+struct cas_evict_options {
+	uint64_t max_bytes; /* target: bytes on disk (blocks) of cas/ after the run */
+	bool dry_run;
+};
+
+struct cas_evict_result {
+	uint64_t before_bytes;
+	uint64_t after_bytes;
+	uint64_t freed_bytes;
+	uint64_t freed_blobs;
+	uint64_t kept_live_bytes;   /* needed, so kept */
+	uint64_t freed_temporaries; /* stale temporaries and link variants removed */
+};
+
+/*
+ * Link variants first, then ActionResults that would dangle, then blobs by last use.
+ * Holds the writer's lock through the caller and each shard's exclusively for one
+ * unlink at a time; a busy shard is skipped. Above the target afterwards is no error.
+ */
+int cas_evict(struct cas_store *store, const struct cas_evict_options *opts,
+	      const struct cas_evict_roots *roots, struct cas_evict_result *out, struct err *err);
+
+#endif

@@ -1,0 +1,59 @@
+/* cas/put.h - turn bytes into a published blob */
+#ifndef CAS_PUT_H
+#define CAS_PUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct cas_digest;
+struct cas_store;
+struct err;
+
+/*
+ * A put is OPEN, then SEALED, then PUBLISHED; freeing it earlier abandons it.
+ * Nothing is visible to readers before PUBLISHED. One thread drives a put; different
+ * puts need no locking between them.
+ */
+struct cas_put;
+
+/* Start a put in @store, which must outlive it. -EROFS: the store is read-only. */
+int cas_put_new(struct cas_store *store, struct cas_put **out, struct err *err);
+
+int cas_put_write(struct cas_put *put, const void *data, size_t len, struct err *err);
+
+/*
+ * All of the regular file @fd from offset 0: reflinked where possible and hashed, else
+ * copied and hashed in one pass. 1 MiB blocks of zeros stay holes.
+ */
+int cas_put_copy_fd(struct cas_put *put, int fd, struct err *err);
+
+/*
+ * Seal, compare against @expect (NULL: accept any) and publish. Finding the right blob
+ * already there counts as success and changes nothing on disk; finding a wrong file
+ * under the name replaces it.
+ * -EBADMSG: the bytes do not hash to @expect; nothing was published.
+ * -ENOSPC, -EDQUOT: nothing is left behind.
+ */
+int cas_put_publish(struct cas_put *put, const struct cas_digest *expect, struct cas_digest *out,
+		    struct err *err);
+
+/* Release the put; unpublished bytes disappear. NULL is fine. */
+void cas_put_free(struct cas_put *put);
+
+/* The whole journey for bytes in memory, or for a file. */
+int cas_put_bytes(struct cas_store *store, const void *data, size_t len, struct cas_digest *out,
+		  struct err *err);
+int cas_put_fd(struct cas_store *store, int fd, struct cas_digest *out, struct err *err);
+
+/*
+ * Take the regular file @dir_fd/@name into the store. It is moved when nobody can
+ * change it afterwards: link count 1, a read lease holds from before hashing until
+ * after it left its name, its owner is or could be made the store's, same filesystem,
+ * and @may_move; else reflinked or copied and left where it is.
+ * *moved tells which. -EAGAIN: the file changed while it was copied, three times over.
+ */
+int cas_put_take(struct cas_store *store, int dir_fd, const char *name, bool may_move,
+		 struct cas_digest *out, bool *moved, struct err *err);
+
+#endif

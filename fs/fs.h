@@ -1,0 +1,47 @@
+/* fs/fs.h - front door: serve a store at a mount point */
+#ifndef FS_FS_H
+#define FS_FS_H
+
+#include <stdbool.h>
+
+struct err;
+
+struct fs_options {
+	const char *store;	/* STORE */
+	const char *blobs;	/* as cas_store_options */
+	const char *mountpoint; /* an existing empty directory, or a dead mount of ours */
+	bool allow_other;
+	int nr_threads; /* of each session; 0: two */
+	int idle_s;	/* end after so long without sandboxes; 0: never */
+	bool automatic; /* started by `run`: `mount` may take over, `umount` ends it */
+	/* The program and hidden argument that run fs_helper_main; NULL: /proc/self/exe. */
+	const char *helper_program;
+	int durability; /* enum cas_durability */
+};
+
+/*
+ * Serve until unmounted, told to stop, or SIGTERM/SIGINT. Calls @ready(ctx) once, when
+ * the mount answers (may be NULL). The process must be single-threaded when called and
+ * is expected to exit afterwards.
+ * -EBUSY: the mount point is in use, or another daemon serves the store (named).
+ * -ENOTEMPTY, -ENOENT, -ENOTDIR: the mount point. -ENODEV: no /dev/fuse.
+ * -ELOOP: the mount point holds the store or lies in it (both named).
+ * -EPERM: neither privileges nor a user namespace to mount with.
+ */
+int fs_serve(const struct fs_options *opts, void (*ready)(void *ctx), void *ready_ctx,
+	     struct err *err);
+
+/*
+ * The mount helper: a process of its own that holds no FUSE descriptor and no lock,
+ * speaks on @socket_fd, and is the only one to touch paths below our mounts. Returns
+ * the exit status.
+ */
+int fs_helper_main(int socket_fd);
+
+/*
+ * Detach every dead casbox mount stacked at @mountpoint, until none is left; a living
+ * mount is left alone. Returns the number detached, or negative.
+ */
+int fs_detach_dead(const char *mountpoint, struct err *err);
+
+#endif

@@ -1,0 +1,130 @@
+/* fs/sandbox/sandbox.h - life of a sandbox: create, finish, remove */
+#ifndef FS_SANDBOX_SANDBOX_H
+#define FS_SANDBOX_SANDBOX_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cas/digest.h"
+
+struct cas_store;
+struct err;
+struct fs_helper;
+struct meta;
+
+/*
+ * A sandbox is CREATING, then LIVE, FINISHED (frozen, captured, result kept), then gone;
+ * LOST when its upper cannot be trusted after a reboot. STORE/sandboxes/ID/record is the
+ * truth (design section 5) and is renamed into place before an id is answered; the table
+ * here is a copy of it.
+ *
+ * Threads: lookup, list and count are for threads that answer the kernel: they take one
+ * short lock of rank SANDBOX, read memory only, and never wait for anything else. All
+ * other calls may block for long and must come from other threads.
+ */
+struct fs_sandboxes;
+
+enum fs_writable { FS_WRITABLE_OUTPUTS, FS_WRITABLE_DIRS, FS_WRITABLE_ALL };
+
+/* How the table tells session one that names of its root changed. Must not block. */
+struct fs_sandbox_events {
+	/* ID appeared: the listing of the root changed. */
+	void (*added)(void *ctx, const char *id);
+	/* ID is gone or shows another tree from now on: forget the entry. */
+	void (*changed)(void *ctx, const char *id);
+	void *ctx;
+};
+
+struct fs_sandboxes_options {
+	struct cas_store *store;
+	struct meta *meta;
+	struct fs_helper *helper;
+	const char *base; /* absolute path at which session one will be mounted */
+	bool in_userns;	  /* user namespace: userxattr, no trusted.* */
+	struct fs_sandbox_events events;
+};
+
+/* Read the records; nothing is mounted yet. Broken records are logged and left alone. */
+int fs_sandboxes_open(const struct fs_sandboxes_options *opts, struct fs_sandboxes **out,
+		      struct err *err);
+
+/*
+ * Session one is mounted and served: kill what recorded control groups still hold, and
+ * mount the layers of the sandboxes that were live, with their outputs.
+ */
+int fs_sandboxes_restore(struct fs_sandboxes *all, struct err *err);
+
+/* Unmount all layers (detaching busy ones), keep the records. Before session one ends. */
+void fs_sandboxes_close(struct fs_sandboxes *all);
+
+/*
+ * 1 and the tree that session one shows at @id, with a serial that no other sandbox (nor
+ * an earlier tree of this one) ever had in this process; 0: no such sandbox.
+ */
+int fs_sandboxes_lookup(struct fs_sandboxes *all, const char *id, struct cas_digest *root,
+			uint64_t *serial);
+
+/*
+ * Listed ids from position @start on, in order of creation: positions only grow. @each
+ * returns non-zero to stop.
+ */
+void fs_sandboxes_list(struct fs_sandboxes *all, uint64_t start,
+		       int (*each)(void *ctx, uint64_t pos, const char *id), void *ctx);
+
+size_t fs_sandboxes_count(struct fs_sandboxes *all);
+
+struct fs_sandbox_spec {
+	const char *id; /* NULL: random */
+	struct cas_digest root;
+	enum fs_writable writable;
+	size_t nr_outputs;
+	const char *const *outputs; /* as given, relative to the root; see capture */
+	bool unlisted;		    /* does not appear in the listing of sandboxes/ */
+};
+
+/*
+ * Make a sandbox usable: directories for outputs exist, layers are mounted, the record is
+ * on disk. *path_out (caller frees) is its directory, *id_out (caller frees) its id.
+ * -EINVAL: id or output path malformed or leading out. -EEXIST: id in use.
+ * -ENOENT: the root is in no tier. -ENOTDIR: the root is no Directory, or an output's
+ * parent is a file or symlink in the tree. -EUCLEAN: a Directory on the way is malformed.
+ */
+int fs_sandbox_create(struct fs_sandboxes *all, const struct fs_sandbox_spec *spec, char **id_out,
+		      char **path_out, struct err *err);
+
+/* Remember the control group to kill when the sandbox must end; absolute path. */
+int fs_sandbox_set_cgroup(struct fs_sandboxes *all, const char *id, const char *cgroup,
+			  struct err *err);
+
+struct fs_finish_spec {
+	int exit_code;
+	bool has_stdout;
+	bool has_stderr;
+	struct cas_digest stdout_digest;
+	struct cas_digest stderr_digest;
+	int64_t start_ns; /* CLOCK_REALTIME; 0: unknown */
+	int64_t end_ns;
+};
+
+/*
+ * Freeze (unmount the layers; leftovers are detached and their outputs copied), capture
+ * and store the result; a second call gives the same answer. *answer is a new JSON
+ * object: "result" (ActionResult in proto3 JSON), "outputs" (array of {"path","kind",
+ * "digest"|"target"}), "stray" (names dropped), "failed" (array of {"path","error"} for
+ * what could not be captured), "result_file" (path of the binary ActionResult).
+ * -EROFS: an input was changed or hidden under a policy that forbids it; the message and
+ * "changed" name it, and *answer is set all the same. -ENOENT: no such sandbox.
+ */
+int fs_sandbox_finish(struct fs_sandboxes *all, const char *id, const struct fs_finish_spec *spec,
+		      json_t **answer, struct err *err);
+
+/* Gone from the mount when it returns; files are removed in the background. */
+int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err);
+
+/* One object for show, an array of them for list. */
+int fs_sandbox_show(struct fs_sandboxes *all, const char *id, json_t **out, struct err *err);
+int fs_sandboxes_describe(struct fs_sandboxes *all, json_t **out, struct err *err);
+
+#endif

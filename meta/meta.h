@@ -1,0 +1,89 @@
+/* meta/meta.h - front door: index, ledger and the catalog made of them */
+#ifndef META_META_H
+#define META_META_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cas/catalog.h"
+#include "meta/dirs.h"
+
+struct cas_store;
+struct err;
+
+/*
+ * The index (LMDB) and the ledger (SQLite) of one store. Open it after the last fork of
+ * the process; no descriptor of it survives exec. Any thread.
+ *
+ * Who writes: a process in mode WRITER must hold cas_store_writer_lock while it has the
+ * object open (a daemon: for life). In mode CLIENT rows go to @send, which hands them
+ * to the daemon; READER drops them. Rows are queued and written in batches by a thread
+ * of the object (WRITER) or sent in batches (CLIENT).
+ */
+struct meta;
+
+enum meta_mode { META_READER, META_CLIENT, META_WRITER };
+
+struct meta_options {
+	enum meta_mode mode;
+	int nr_readers; /* LMDB reader slots taken at once and kept; 0: 8 */
+	/*
+	 * CLIENT: deliver @len bytes of @rows (text without newline or NUL, at most
+	 * 64 KiB, from meta_rows of this version) to the daemon. May block. 0 or negative.
+	 */
+	int (*send)(void *ctx, const char *rows, size_t len, struct err *err);
+	void *send_ctx;
+};
+
+/*
+ * Open or create meta/index and meta/ledger.db. Files of an unknown version or beyond
+ * repair are set aside (renamed *.bad-N, logged) and made anew: everything in them can
+ * be rebuilt by meta_reconcile. A missing meta/ in READER or CLIENT mode is no error.
+ */
+int meta_open(struct cas_store *store, const struct meta_options *opts, struct meta **out,
+	      struct err *err);
+/* Flushes what is queued. */
+int meta_close(struct meta *meta, struct err *err);
+
+/* What cas needs, implemented by this object; valid until meta_close. */
+const struct cas_catalog *meta_catalog(struct meta *meta);
+
+/* WRITER: apply rows that a client sent; -EINVAL when they are malformed (nothing applied). */
+int meta_rows_apply(struct meta *meta, const char *rows, size_t len, struct err *err);
+
+struct meta_stat {
+	uint64_t blobs;
+	uint64_t bytes;
+	uint64_t directories; /* packed directories in the index */
+	bool from_walk;	      /* the ledger was missing: counted by walking cas/ */
+};
+int meta_stat(struct meta *meta, struct meta_stat *out, struct err *err);
+
+/* Sandbox history, for `sandbox list --all` and explain; queued rows. */
+struct meta_sandbox_row {
+	const char *id;
+	const char *root; /* digest text */
+	const char *state;
+	int64_t created_ns;  /* CLOCK_REALTIME */
+	int64_t finished_ns; /* 0: not yet */
+	int exit_code;
+};
+void meta_sandbox_record(struct meta *meta, const struct meta_sandbox_row *row);
+
+/*
+ * Make index and ledger agree with the files: rows without a file are dropped, files
+ * without a row are adopted (size by stat, last use = mtime, no stamp, so that the first
+ * open hashes). WRITER only. Progress may be NULL.
+ */
+struct meta_reconcile_result {
+	uint64_t adopted;
+	uint64_t dropped;
+	uint64_t resized;
+};
+int meta_reconcile(struct meta *meta, struct meta_reconcile_result *out, struct err *err);
+
+/* Close idle readers that died, as mdb_reader_check; called by the daemon at start. */
+int meta_clear_stale_readers(struct meta *meta);
+
+#endif

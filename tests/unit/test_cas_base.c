@@ -1,0 +1,94 @@
+/* tests/unit/test_cas_base.c - errors, buffers, file helpers */
+#include "tests/lib/tests.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cas/base/buf.h"
+#include "cas/base/err.h"
+#include "cas/base/io.h"
+
+static void test_err_context_keeps_the_origin(void **state)
+{
+	struct err err = {0};
+
+	assert_int_equal(err_set(&err, -ENOENT, "blob %s is in no tier", "abc"), -ENOENT);
+	assert_int_equal(err_context(&err, -ENOENT, "cannot read %s", "x"), -ENOENT);
+	assert_string_equal(err.msg, "cannot read x: blob abc is in no tier");
+	assert_string_equal(err_name(-ENOENT), "ENOENT");
+}
+
+static void test_err_text_without_a_message_explains_the_code(void **state)
+{
+	struct err err = {0};
+
+	assert_string_equal(err_text(&err, -EACCES), "Permission denied");
+}
+
+static void test_buf_grows_and_terminates(void **state)
+{
+	auto_buf struct buf b = {0};
+
+	assert_string_equal(buf_str(&b), "");
+	for (int i = 0; i < 1000; i++)
+		assert_int_equal(buf_printf(&b, "%d,", i % 10), 0);
+	assert_int_equal(b.len, 2000);
+	assert_int_equal(strlen(b.data), 2000);
+	assert_int_equal(buf_reserve(&b, SIZE_MAX), -ENOMEM);
+	assert_int_equal(b.len, 2000);
+}
+
+static void test_replace_file_leaves_no_temporary(void **state)
+{
+	auto_buf struct buf b = {0};
+	struct stat st;
+
+	for (int i = 0; i < 2; i++) {
+		int fd = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		assert_int_equal(io_replace_file(fd, "f", i ? "two" : "one", 3, 0444, i), 0);
+		buf_reset(&b);
+		assert_int_equal(io_read_file(fd, "f", 3, &b), 0);
+		assert_string_equal(buf_str(&b), i ? "two" : "one");
+		assert_int_equal(fstatat(fd, "f", &st, 0), 0);
+		assert_int_equal(st.st_mode & 07777, 0444);
+		assert_int_equal(io_read_file(fd, "f", 2, &b), -EFBIG);
+		(void)close(fd);
+	}
+	assert_int_equal(tests_count_names(*state), 1);
+}
+
+static void test_remove_tree_does_not_follow_links_and_takes_locked_directories(void **state)
+{
+	struct stat st;
+
+	tests_write_file(tests_path(*state, "outside/keep"), "x", 1, 0400);
+	tests_write_file(tests_path(*state, "t/a/b/f"), "x", 1, 0444);
+	assert_int_equal(symlink("../../outside", tests_path(*state, "t/a/link")), 0);
+	assert_int_equal(symlink("gone", tests_path(*state, "t/dangling")), 0);
+	assert_int_equal(chmod(tests_path(*state, "t/a/b"), 0), 0);
+	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(*state, "t"), NULL), 0);
+	assert_int_equal(stat(tests_path(*state, "outside/keep"), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0400);
+	assert_int_equal(tests_count_names(*state), 1);
+	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(*state, "t"), NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_err_context_keeps_the_origin),
+		cmocka_unit_test(test_err_text_without_a_message_explains_the_code),
+		cmocka_unit_test(test_buf_grows_and_terminates),
+		cmocka_unit_test_setup_teardown(test_replace_file_leaves_no_temporary,
+						tests_dir_setup, tests_dir_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_remove_tree_does_not_follow_links_and_takes_locked_directories,
+			tests_dir_setup, tests_dir_teardown),
+	};
+
+	return cmocka_run_group_tests_name("cas_base", tests, NULL, NULL);
+}
