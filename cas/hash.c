@@ -1,0 +1,185 @@
+/* cas/hash.c - streaming SHA-256 over libcrypto */
+#include "cas/hash.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/io.h"
+#include "cas/digest.h"
+
+#define READ_SZ (256u << 10)
+
+/* Between calls @ctx is always initialized: fed with @fed bytes so far. */
+struct cas_hash {
+	EVP_MD_CTX *ctx;
+	EVP_MD *md;
+	uint64_t fed;
+};
+
+int cas_hash_new(struct cas_hash **out)
+{
+	struct cas_hash *h = calloc(1, sizeof(*h));
+
+	if (h == NULL)
+		return -ENOMEM;
+	h->ctx = EVP_MD_CTX_new();
+	if (h->ctx == NULL) {
+		cas_hash_free(h);
+		return -ENOMEM;
+	}
+	h->md = EVP_MD_fetch(NULL, "SHA256", NULL);
+	if (h->md == NULL || EVP_DigestInit_ex2(h->ctx, h->md, NULL) != 1) {
+		cas_hash_free(h);
+		return -EIO;
+	}
+	*out = h;
+	return 0;
+}
+
+void cas_hash_free(struct cas_hash *h)
+{
+	if (h == NULL)
+		return;
+	EVP_MD_CTX_free(h->ctx);
+	EVP_MD_free(h->md);
+	free(h);
+}
+
+static void hash_cleanup(struct cas_hash **h)
+{
+	cas_hash_free(*h);
+}
+
+int cas_hash_update(struct cas_hash *h, const void *data, size_t len)
+{
+	if (EVP_DigestUpdate(h->ctx, data, len) != 1)
+		return -EIO;
+	h->fed += len;
+	return 0;
+}
+
+int cas_hash_update_zeros(struct cas_hash *h, uint64_t len)
+{
+	static const unsigned char zeros[64 << 10];
+
+	while (len > 0) {
+		size_t part = len < sizeof(zeros) ? (size_t)len : sizeof(zeros);
+		int ret = cas_hash_update(h, zeros, part);
+
+		if (ret < 0)
+			return ret;
+		len -= part;
+	}
+	return 0;
+}
+
+int cas_hash_final(struct cas_hash *h, struct cas_digest *out)
+{
+	struct cas_digest d = {.size = h->fed};
+	int ok = EVP_DigestFinal_ex(h->ctx, d.hash, NULL) == 1;
+
+	ok = EVP_DigestInit_ex2(h->ctx, h->md, NULL) == 1 && ok;
+	h->fed = 0;
+	if (!ok)
+		return -EIO;
+	*out = d;
+	return 0;
+}
+
+int cas_hash_bytes(const void *data, size_t len, struct cas_digest *out)
+{
+	auto_call(hash_cleanup) struct cas_hash *h = NULL;
+	int ret = cas_hash_new(&h);
+
+	if (ret == 0)
+		ret = cas_hash_update(h, data, len);
+	return ret < 0 ? ret : cas_hash_final(h, out);
+}
+
+/* Feed [@pos, @end) of the file, or less when it ends before; *@got is what was there. */
+static int hash_range(struct cas_hash *h, int fd, off_t pos, off_t end, unsigned char *data,
+		      size_t cap, off_t *got)
+{
+	off_t start = pos;
+
+	while (pos < end) {
+		size_t want = end - pos < (off_t)cap ? (size_t)(end - pos) : cap;
+		ssize_t nr = io_pread_full(fd, data, want, pos);
+		int ret = nr < 0 ? (int)nr : cas_hash_update(h, data, (size_t)nr);
+
+		if (ret < 0)
+			return ret;
+		pos += nr;
+		if ((size_t)nr < want)
+			break;
+	}
+	*got = pos - start;
+	return 0;
+}
+
+/* By extents; -ENOTSUP before anything was fed when the file cannot tell them. */
+static int hash_sparse(struct cas_hash *h, int fd, unsigned char *data, size_t cap)
+{
+	off_t pos = 0;
+
+	for (;;) {
+		off_t start = lseek(fd, pos, SEEK_DATA);
+		off_t end;
+		off_t got;
+		int ret;
+
+		if (start < 0 && errno != ENXIO)
+			return pos == 0 ? -ENOTSUP : -errno;
+		if (start < 0) { /* a hole up to the end, or the end */
+			end = lseek(fd, 0, SEEK_END);
+			if (end < 0)
+				return -errno;
+			return end > pos ? cas_hash_update_zeros(h, (uint64_t)(end - pos)) : 0;
+		}
+		end = lseek(fd, start, SEEK_HOLE);
+		if (end < 0)
+			return -errno;
+		ret = cas_hash_update_zeros(h, (uint64_t)(start - pos));
+		if (ret == 0)
+			ret = hash_range(h, fd, start, end, data, cap, &got);
+		if (ret < 0 || got < end - start)
+			return ret;
+		pos = end;
+	}
+}
+
+int cas_hash_fd(int fd, struct cas_digest *out)
+{
+	auto_call(hash_cleanup) struct cas_hash *h = NULL;
+	auto_free unsigned char *data = NULL;
+	struct stat st;
+	size_t cap;
+	off_t got;
+	int ret;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	cap = st.st_size < (off_t)READ_SZ ? (size_t)st.st_size + 1 : READ_SZ;
+	data = malloc(cap);
+	if (data == NULL)
+		return -ENOMEM;
+	ret = cas_hash_new(&h);
+	if (ret < 0)
+		return ret;
+	ret = -ENOTSUP;
+	if (st.st_size >= (off_t)READ_SZ && st.st_blocks < st.st_size / 512) {
+		off_t was = lseek(fd, 0, SEEK_CUR);
+
+		ret = hash_sparse(h, fd, data, cap);
+		(void)lseek(fd, was, SEEK_SET);
+	}
+	if (ret == -ENOTSUP)
+		ret = hash_range(h, fd, 0, INT64_MAX, data, cap, &got);
+	return ret < 0 ? ret : cas_hash_final(h, out);
+}
