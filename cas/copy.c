@@ -1,0 +1,311 @@
+/* cas/copy.c - file content from one descriptor to another: reflink, kernel copy, loop */
+#include "cas/copy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "cas/base/io.h"
+#include "cas/digest.h"
+#include "cas/hash.h"
+
+/*
+ * Every way works by extents: data is moved, holes are stepped over and come out of the
+ * final length. A position that one way reached is where the next one goes on, so that
+ * copy_file_range may give up at any point (it returns 0, or one of a dozen errors, on
+ * some pair of filesystems at some kernel version). What a filesystem cannot tell about
+ * holes is all data to us, and blocks of zeros that the loop meets become holes anyway.
+ */
+
+#define BLOCK_SZ     (1u << 20)
+#define HOLE_MIN     4096u /* zeros below this are written: no filesystem saves anything */
+#define TO_THE_END   INT64_MAX
+#define COPY_MAX_ONE (1u << 30)
+
+/* @hash may be NULL. @sparse: ask the source for its holes. @data has @cap bytes. */
+struct pump {
+	int src;
+	int dst;
+	bool sparse;
+	struct cas_hash *hash;
+	unsigned char *data;
+	size_t cap;
+};
+
+static void hash_cleanup(struct cas_hash **h)
+{
+	cas_hash_free(*h);
+}
+
+static bool reflink(int src_fd, int dst_fd)
+{
+	return ioctl(dst_fd, FICLONE, src_fd) == 0;
+}
+
+/*
+ * The first data at or after @pos and below @limit: 1 and [*start, *end); 0 when there
+ * is none, *end then is the end of the file or @limit, whichever is first.
+ */
+static int next_extent(const struct pump *p, off_t pos, off_t limit, off_t *start, off_t *end)
+{
+	off_t at;
+
+	*start = pos;
+	*end = limit;
+	if (!p->sparse)
+		return pos < limit;
+	at = lseek(p->src, pos, SEEK_DATA);
+	if (at < 0 && errno != ENXIO)
+		return pos < limit;
+	if (at < 0) {
+		at = lseek(p->src, 0, SEEK_END);
+		if (at < 0)
+			return -errno;
+		*end = at < pos ? pos : (at < limit ? at : limit);
+		return 0;
+	}
+	if (at >= limit)
+		return 0;
+	*start = at;
+	at = lseek(p->src, at, SEEK_HOLE);
+	if (at >= 0 && at < limit)
+		*end = at;
+	return 1;
+}
+
+static bool is_zero(const unsigned char *data, size_t len)
+{
+	return data[0] == 0 && memcmp(data, data + 1, len - 1) == 0;
+}
+
+/* Move data of [@pos, @end) through memory; *@reached < @end when the file ended. */
+static int pump_range(struct pump *p, off_t pos, off_t end, off_t *reached)
+{
+	while (pos < end) {
+		size_t want = p->cap - (size_t)pos % p->cap;
+		ssize_t got;
+		int ret = 0;
+
+		if ((off_t)want > end - pos)
+			want = (size_t)(end - pos);
+		got = io_pread_full(p->src, p->data, want, pos);
+		if (got < 0)
+			return (int)got;
+		if (got > 0 && p->hash)
+			ret = cas_hash_update(p->hash, p->data, (size_t)got);
+		if (ret == 0 && got > 0 &&
+		    !((size_t)got >= HOLE_MIN && is_zero(p->data, (size_t)got)))
+			ret = io_pwrite_full(p->dst, p->data, (size_t)got, pos);
+		if (ret < 0)
+			return ret;
+		pos += got;
+		if ((size_t)got < want)
+			break;
+	}
+	*reached = pos;
+	return 0;
+}
+
+/* From @pos to @limit or the end of the file; *@reached tells how far it went. */
+static int pump_all(struct pump *p, off_t pos, off_t limit, off_t *reached)
+{
+	for (;;) {
+		off_t start;
+		off_t end;
+		off_t got = 0;
+		int more = next_extent(p, pos, limit, &start, &end);
+		int ret = more;
+
+		if (ret >= 0 && p->hash)
+			ret = cas_hash_update_zeros(p->hash,
+						    (uint64_t)((more ? start : end) - pos));
+		if (ret < 0)
+			return ret;
+		if (!more) {
+			*reached = end;
+			return 0;
+		}
+		ret = pump_range(p, start, end, &got);
+		if (ret < 0)
+			return ret;
+		pos = got;
+		if (got < end) {
+			*reached = got;
+			return 0;
+		}
+	}
+}
+
+/*
+ * Let the kernel copy from *@pos on. 0: done up to @size. 1: it will not go further
+ * than *@pos, whatever the reason. Negative: the destination is full.
+ */
+static int kernel_copy(struct pump *p, off_t *pos, off_t size)
+{
+	for (;;) {
+		off_t start;
+		off_t end;
+		int more = next_extent(p, *pos, size, &start, &end);
+
+		if (more < 0)
+			return 1;
+		if (!more) {
+			*pos = end;
+			return end < size;
+		}
+		while (start < end) {
+			off_t to = start;
+			size_t want = end - start < (off_t)COPY_MAX_ONE ? (size_t)(end - start)
+									: COPY_MAX_ONE;
+			ssize_t got = copy_file_range(p->src, &start, p->dst, &to, want, 0);
+			int code = errno;
+
+			*pos = start;
+			if (got < 0 && code == EINTR)
+				continue;
+			if (got < 0 && (code == ENOSPC || code == EDQUOT || code == EFBIG))
+				return -code;
+			if (got <= 0)
+				return 1;
+		}
+	}
+}
+
+static int pump_init(struct pump *p, int src_fd, int dst_fd, uint64_t *size)
+{
+	struct stat st;
+
+	if (fstat(src_fd, &st) < 0)
+		return -errno;
+	*p = (struct pump){.src = src_fd, .dst = dst_fd};
+	p->sparse = st.st_blocks < st.st_size / 512;
+	*size = (uint64_t)st.st_size;
+	return 0;
+}
+
+static int pump_alloc(struct pump *p, uint64_t size)
+{
+	p->cap = size < BLOCK_SZ ? (size_t)size + 1 : BLOCK_SZ;
+	p->data = malloc(p->cap);
+	return p->data ? 0 : -ENOMEM;
+}
+
+static int copy_by_loop(struct pump *p, off_t pos, off_t size)
+{
+	off_t reached = 0;
+	int ret = pump_alloc(p, (uint64_t)size);
+
+	if (ret < 0)
+		return ret;
+	ret = pump_all(p, pos, size, &reached);
+	free(steal_ptr(&p->data));
+	if (ret == 0 && reached < size)
+		ret = -EAGAIN;
+	return ret;
+}
+
+/* Give the destination its length: what was stepped over at the end becomes a hole. */
+static int set_length(int fd, off_t size)
+{
+	int ret;
+
+	do
+		ret = ftruncate(fd, size);
+	while (ret < 0 && errno == EINTR);
+	return ret < 0 ? -errno : 0;
+}
+
+/* 0 done, 1 not possible, negative. */
+static int copy_by_reflink(int src_fd, int dst_fd, off_t size)
+{
+	struct stat st;
+
+	if (!reflink(src_fd, dst_fd))
+		return 1;
+	if (fstat(dst_fd, &st) < 0)
+		return -errno;
+	if (st.st_size < size)
+		return -EAGAIN;
+	return st.st_size > size ? set_length(dst_fd, size) : 0;
+}
+
+static int copy_any(int src_fd, int dst_fd, off_t size, unsigned allow)
+{
+	struct pump p;
+	uint64_t now = 0;
+	off_t pos = 0;
+	int ret = 1;
+
+	if (allow & CAS_COPY_REFLINK)
+		ret = copy_by_reflink(src_fd, dst_fd, size);
+	if (ret != 1)
+		return ret;
+	ret = pump_init(&p, src_fd, dst_fd, &now);
+	if (ret < 0)
+		return ret;
+	ret = 1;
+	if (allow & CAS_COPY_KERNEL)
+		ret = kernel_copy(&p, &pos, size);
+	if (ret == 1)
+		ret = allow & CAS_COPY_LOOP ? copy_by_loop(&p, pos, size) : -EOPNOTSUPP;
+	return ret < 0 ? ret : set_length(dst_fd, size);
+}
+
+int cas_copy_fd(int src_fd, int dst_fd, uint64_t size, unsigned allow, struct err *err)
+{
+	int ret = size > INT64_MAX ? -EFBIG : 0;
+
+	if (ret == 0 && size > 0)
+		ret = copy_any(src_fd, dst_fd, (off_t)size, allow);
+	if (ret < 0) {
+		(void)set_length(dst_fd, 0);
+		return err_set(err, ret, "cannot copy %llu bytes: %s", (unsigned long long)size,
+			       ret == -EAGAIN ? "the source ended early" : strerrordesc_np(-ret));
+	}
+	return 0;
+}
+
+static int copy_hash(int src_fd, int dst_fd, struct cas_digest *out)
+{
+	auto_call(hash_cleanup) struct cas_hash *h = NULL;
+	struct pump p;
+	uint64_t size = 0;
+	off_t reached = 0;
+	int ret;
+
+	ret = pump_init(&p, src_fd, dst_fd, &size);
+	if (ret < 0)
+		return ret;
+	if (size > 0 && reflink(src_fd, dst_fd))
+		return cas_hash_fd(dst_fd, out);
+	ret = cas_hash_new(&h);
+	if (ret == 0)
+		ret = pump_alloc(&p, size);
+	if (ret < 0)
+		return ret;
+	p.hash = h;
+	ret = pump_all(&p, 0, TO_THE_END, &reached);
+	free(steal_ptr(&p.data));
+	if (ret == 0)
+		ret = set_length(dst_fd, reached);
+	return ret < 0 ? ret : cas_hash_final(h, out);
+}
+
+int cas_copy_hash_fd(int src_fd, int dst_fd, struct cas_digest *out, struct err *err)
+{
+	int ret = copy_hash(src_fd, dst_fd, out);
+
+	if (ret < 0) {
+		(void)set_length(dst_fd, 0);
+		return err_set(err, ret, "cannot copy: %s", strerrordesc_np(-ret));
+	}
+	return 0;
+}
