@@ -1,0 +1,313 @@
+# tests/lib/common.sh - what every shell case starts from
+#
+# A case begins with
+#
+#	. "$(dirname "$0")/../lib/common.sh"
+#
+# and is run by meson with CASBOX (the program) and FSCHECK (tests/lib/fscheck.c) in its
+# environment. The first process only supervises: it makes the private directory $T, runs
+# the case again below a time limit, and afterwards ends the processes that carry $T in
+# their environment, detaches what is mounted below $T and removes $T, however the case
+# ended. In the case the shell runs with -eu; $STORE and $MNT are the places to use, HOME
+# and the XDG directories lie below $T, so no configuration of the machine is read except
+# /etc/casbox.conf. Exit 0 passes, 77 skips, anything else fails.
+
+: "${CASBOX:?is the program to test}" "${FSCHECK:?is the helper program}"
+LC_ALL=C
+export LC_ALL CASBOX FSCHECK
+
+# Mounts below $1, the newest first, one mount point a line.
+mounts_below() {
+	while read -r _ _ _ _ at _; do
+		case $at in "$1" | "$1"/*) printf '%s\n' "$at" ;; esac
+	done < /proc/self/mountinfo | tac
+}
+
+# End every process started for the case at $1, break its FUSE connections, detach.
+sweep() {
+	for tries in 1 2 3; do
+		for env in $(grep -lasF -e "TEST_DIR=$1" -e "TMPDIR=$1/" /proc/[0-9]*/environ); do
+			pid=${env%/environ}
+			kill -9 "${pid#/proc/}" 2> /dev/null || :
+		done
+		while read -r _ _ dev _ at _ rest; do
+			case "$at $rest" in
+			"$1"*' - fuse'*)
+				echo 1 2> /dev/null > "/sys/fs/fuse/connections/${dev#*:}/abort" || :
+				;;
+			esac
+		done < /proc/self/mountinfo
+		mounts_below "$1" | while read -r at; do
+			umount -l "$at" 2> /dev/null || fusermount3 -uz "$at" 2> /dev/null || :
+		done
+		rm -rf --one-file-system "$1" 2> /dev/null && return
+		chmod -R u+rwx "$1" 2> /dev/null || :
+		sleep 0.2
+	done
+	echo "left behind: $1" >&2
+}
+
+if [ -z "${TEST_DIR:-}" ]; then
+	supervised=$(mktemp -d "${TMPDIR:-/tmp}/casbox-case-XXXXXX") || exit 1
+	chmod 755 "$supervised"
+	trap 'sweep "$supervised"' EXIT
+	trap 'exit 130' HUP INT TERM
+	TEST_DIR=$supervised timeout -k 5 "${TEST_TIMEOUT:-100}" sh "$0" "$@" < /dev/null &
+	status=0
+	wait $! || status=$?
+	if [ "$status" -eq 124 ]; then
+		echo "FAIL: over the time limit of ${TEST_TIMEOUT:-100} s"
+	fi
+	case $status in
+	0 | 77) ;;
+	*)
+		if [ -s "$supervised/daemon.log" ]; then
+			echo "--- the daemon said:"
+			tail -n 30 "$supervised/daemon.log"
+		fi
+		;;
+	esac
+	exit "$status"
+fi
+
+set -eu
+T=$TEST_DIR
+STORE=$T/store
+MNT=$T/mnt
+DAEMON=
+HERE=$(cd "$(dirname "$0")" && pwd)
+HOME=$T/home
+XDG_CACHE_HOME=$T/cache
+XDG_CONFIG_HOME=$T/etc
+XDG_RUNTIME_DIR=$T/runtime
+CASBOX_STORE=$STORE
+export HOME XDG_CACHE_HOME XDG_CONFIG_HOME XDG_RUNTIME_DIR CASBOX_STORE
+mkdir -p "$HOME" "$XDG_CACHE_HOME" "$XDG_CONFIG_HOME" "$XDG_RUNTIME_DIR" "$MNT"
+chmod 700 "$XDG_RUNTIME_DIR"
+cd "$T"
+
+# --- verdicts ---
+
+fail() {
+	echo "FAIL: $*"
+	exit 1
+}
+
+skip() {
+	echo "skipped: $*"
+	exit 77
+}
+
+# eq WHAT WANT GOT
+eq() {
+	[ "$2" = "$3" ] || fail "$1: want '$2', got '$3'"
+}
+
+# expect STATUS COMMAND...: the exit status is exactly this; output in $T/out and $T/err.
+expect() {
+	want=$1
+	shift
+	got=0
+	"$@" > "$T/out" 2> "$T/err" || got=$?
+	[ "$got" -eq "$want" ] || {
+		sed 's/^/stderr: /' "$T/err"
+		fail "status $got instead of $want: $*"
+	}
+}
+
+# said TEXT...: each text stands in what the last `expect` caught on standard error.
+said() {
+	for text in "$@"; do
+		grep -qF -e "$text" "$T/err" || fail "message lacks '$text': $(cat "$T/err")"
+	done
+}
+
+# A process that must not go on for ever: within SECONDS COMMAND...
+within() {
+	secs=$1
+	shift
+	timeout -k 1 "$secs" "$@" || {
+		got=$?
+		[ "$got" -ne 124 ] && [ "$got" -ne 137 ] || fail "took over $secs s: $*"
+		return "$got"
+	}
+}
+
+# Wait up to ten seconds for a command to succeed.
+await() {
+	for _ in $(seq 200); do
+		if "$@" > /dev/null 2>&1; then return; fi
+		sleep 0.05
+	done
+	fail "waited in vain for: $*"
+}
+
+# --- features ---
+
+# need FEATURE...: skip unless the machine has it; asks for the feature, not for a version.
+need() {
+	for feature in "$@"; do
+		case $feature in
+		root) [ "$(id -u)" -eq 0 ] || skip "not root" ;;
+		mount) unshare -m true 2> /dev/null || skip "may not mount" ;;
+		fuse) : 2> /dev/null < /dev/fuse || skip "/dev/fuse cannot be opened" ;;
+		overlay) can_overlay || skip "the kernel cannot mount an overlay here" ;;
+		plain) can_plain || skip "no user namespaces for plain users" ;;
+		*) command -v "$feature" > /dev/null || skip "no $feature" ;;
+		esac
+	done
+}
+
+can_overlay() {
+	# shellcheck disable=SC2016
+	unshare -m sh -c 'mkdir -p "$0/l" && mount -t tmpfs tmpfs "$0/l" &&
+		mkdir "$0/l/1" "$0/l/2" "$0/l/3" "$0/l/4" &&
+		mount -t overlay -o "lowerdir=$0/l/1,upperdir=$0/l/2,workdir=$0/l/3" overlay "$0/l/4"
+		' "$T/probe" 2> /dev/null
+}
+
+# --- a plain user in a user namespace ---
+
+PLAIN_UID=4242
+
+# Run a command as a plain user, in a mount namespace with a /dev/fuse that he may open.
+as_plain() {
+	# shellcheck disable=SC2016
+	unshare -m --propagation private sh -c '
+		[ -e "$1/dev" ] || mkdir "$1/dev"
+		mount -t tmpfs -o mode=755 tmpfs "$1/dev" && mknod -m 666 "$1/dev/fuse" c 10 229 &&
+		mount --bind "$1/dev/fuse" /dev/fuse || exit 125
+		uid=$2
+		shift 2
+		exec setpriv --reuid="$uid" --regid="$uid" --clear-groups "$@"
+		' sh "$T" "$PLAIN_UID" "$@"
+}
+
+can_plain() {
+	[ "$(id -u)" -eq 0 ] && as_plain unshare -Urm sh -c ': < /dev/fuse' 2> /dev/null
+}
+
+# Run this case once more, as root of a plain user's namespace. Its $T is its own; in it
+# $TEST_PLAIN is set.
+again_as_plain() {
+	can_plain || {
+		echo "note: no user namespaces for plain users, that half is left out"
+		return 0
+	}
+	again=$T/again
+	mkdir -p "$again/mount" "$again/lib" "$again/bin" "$again/tmp"
+	cp "$0" "$again/mount/case.sh"
+	cp "$HERE/../lib/common.sh" "$again/lib/"
+	cp "$CASBOX" "$again/bin/casbox"
+	cp "$FSCHECK" "$again/bin/fscheck"
+	chmod 755 "$T" "$again" "$again/bin/casbox" "$again/bin/fscheck"
+	chmod 1777 "$again/tmp"
+	echo "--- again, as a plain user in a user namespace"
+	as_plain env -u TEST_DIR TMPDIR="$again/tmp" TEST_PLAIN=1 CASBOX="$again/bin/casbox" \
+		FSCHECK="$again/bin/fscheck" unshare -Urm sh "$again/mount/case.sh"
+}
+
+# each_user FUNCTION: the body of a case, as root and as a plain user in a namespace.
+each_user() {
+	"$1"
+	[ -n "${TEST_PLAIN:-}" ] || again_as_plain
+}
+
+# --- the product ---
+
+casbox() {
+	"$CASBOX" "$@"
+}
+
+# put PATH: its digest, HASH/SIZE.
+put() {
+	"$CASBOX" put "$@"
+}
+
+# Both forms of a digest: HASH/SIZE -> HASH-SIZE, safe in a file name.
+dashed() {
+	printf '%s\n' "${1%/*}-${1#*/}"
+}
+
+# Path of a blob's file in the store.
+blob_path() {
+	hash=${1%/*}
+	printf '%s/cas/%.2s/%s\n' "$STORE" "$hash" "$hash"
+}
+
+# Start a daemon in the foreground of a background job and wait until it answers.
+mount_start() {
+	mkdir -p "$MNT" 2> /dev/null || :
+	"$CASBOX" mount -f "$@" "$MNT" >> "$T/daemon.log" 2>&1 &
+	DAEMON=$!
+	for _ in $(seq 400); do
+		if [ -e "$MNT/.casbox/version" ] 2> /dev/null; then return; fi
+		kill -0 "$DAEMON" 2> /dev/null || fail "the daemon ended: $(tail -n 5 "$T/daemon.log")"
+		sleep 0.05
+	done
+	fail "the mount did not answer within 20 s"
+}
+
+# Unmount in the documented way; the daemon must end with status 0.
+mount_stop() {
+	[ -n "$DAEMON" ] || return 0
+	within 20 "$CASBOX" umount "$MNT" || fail "umount: status $?"
+	status=0
+	wait "$DAEMON" || status=$?
+	DAEMON=
+	eq "status of the daemon" 0 "$status"
+	eq "mounts left behind" "" "$(mounts_below "$MNT")"
+}
+
+# SIGKILL.
+mount_kill() {
+	kill -9 "$DAEMON"
+	wait "$DAEMON" 2> /dev/null || :
+	DAEMON=
+}
+
+# sandbox_new ROOT [OPTION...]: its path.
+sandbox_new() {
+	root=$1
+	shift
+	"$CASBOX" sandbox create --root "$root" "$@" --mount "$MNT"
+}
+
+# --- sample trees ---
+
+# A tree with one of everything an input tree may hold.
+sample_tree() {
+	mkdir -p "$1/many" "$1/deep/a/b/c/d/e" "$1/empty-dir" "$1/bin"
+	for i in $(seq 300); do
+		echo "content $i" > "$1/many/file-$i"
+	done
+	echo leaf > "$1/deep/a/b/c/d/e/leaf"
+	printf '#!/bin/sh\necho ran "$@"\n' > "$1/bin/tool"
+	chmod 755 "$1/bin/tool"
+	: > "$1/empty"
+	: > "$1/many/empty-too"
+	ln -s missing "$1/dangling"
+	ln -s loop "$1/loop"
+	ln -s /nowhere/at/all "$1/absolute"
+	ln -s deep/a "$1/to-dir"
+	ln -s ../bin/tool "$1/deep/to-tool"
+	echo umlaut > "$1/gr$(printf '\303\274')n"
+	echo han > "$1/$(printf '\346\274\242\345\255\227')"
+	echo space > "$1/with space"
+	echo dots > "$1/..config"
+	truncate -s 3000000 "$1/zeros"
+}
+
+# Everything about a tree that an input root keeps, one entry a line: compare two of these.
+tree_list() {
+	(cd "$1" && find . -type d -printf 'd %p\n' -o -type l -printf 'l %p -> %l\n' \
+		-o -perm /111 -printf 'x %p %s\n' -o -printf 'f %p %s\n') | sort
+}
+
+# trees_equal A B
+trees_equal() {
+	diff -r --no-dereference "$1" "$2" || fail "contents of $1 and $2 differ"
+	tree_list "$1" > "$T/list-a"
+	tree_list "$2" > "$T/list-b"
+	diff "$T/list-a" "$T/list-b" || fail "entries of $1 and $2 differ"
+}
