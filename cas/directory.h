@@ -32,6 +32,7 @@ struct cas_properties {
 	uint32_t mode; /* unix_mode as it came, not masked */
 	size_t nr_other;
 	const struct cas_property *other; /* sorted by name */
+	bool bare; /* the message is there although it holds nothing: kept, it is in the digest */
 };
 
 /*
@@ -70,7 +71,10 @@ void cas_directory_free(struct cas_directory *dir);
  */
 int cas_directory_decode(const void *data, size_t len, struct cas_directory **out, struct err *err);
 
-/* Copy a node in, in any order; names are checked at encode. */
+/*
+ * Copy a node in, in any order; names are checked at encode. Until then the caller may
+ * still change digests, flags and times of nodes[]. -ENOMEM.
+ */
 int cas_directory_add(struct cas_directory *dir, const struct cas_node *node);
 
 /*
@@ -83,7 +87,11 @@ int cas_directory_encode(struct cas_directory *dir, struct buf *out, struct cas_
 /* NULL when there is no such name. Only valid after decode or encode. */
 const struct cas_node *cas_directory_find(const struct cas_directory *dir, const char *name);
 
-/* Check one name: 0 or -EINVAL. */
+/*
+ * Check one name: 0 or -EINVAL. Names that are not UTF-8 are refused here, hence by
+ * decode, encode and ingest: a proto3 string cannot hold them, and a peer would reject
+ * the whole Directory.
+ */
 int cas_name_check(const char *name, size_t len);
 
 /*
