@@ -25,7 +25,10 @@ struct cas_ingest_options {
 	int nr_threads;	 /* 0: one per processor */
 	bool preserve;	 /* record mtime and unix_mode as node properties */
 	bool follow_top; /* the path itself may be a symlink (never followed below it) */
-	/* Return true to leave @path (relative to the top, '/' separated) out. May be NULL. */
+	/*
+	 * Return true to leave @path (relative to the top, / separated) out. Called from
+	 * several threads at once. May be NULL.
+	 */
 	bool (*skip)(void *ctx, const char *path, bool is_dir);
 	void *skip_ctx;
 	struct cas_ingest_progress *progress; /* may be NULL */
