@@ -1,0 +1,105 @@
+/* meta/ledger_schema.c - migrations, one numbered step each */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cas/base/err.h"
+#include "meta/ledger_i.h"
+
+#define LEDGER_APPLICATION_ID 0x63736278 /* "csbx" */
+
+/*
+ * Step N takes a file from user_version N to N + 1. Steps are never edited once
+ * released, only added. Triggers keep the totals exact whatever changes a row.
+ */
+static const char *const steps[] = {
+	"CREATE TABLE blob("
+	"  hash BLOB PRIMARY KEY NOT NULL CHECK(length(hash) = 32),"
+	"  size INTEGER NOT NULL CHECK(size >= 0),"
+	"  last_use INTEGER NOT NULL,"
+	"  created INTEGER NOT NULL) WITHOUT ROWID;"
+	"CREATE INDEX blob_last_use ON blob(last_use);"
+	"CREATE TABLE total("
+	"  id INTEGER PRIMARY KEY CHECK(id = 0),"
+	"  blobs INTEGER NOT NULL,"
+	"  bytes INTEGER NOT NULL);"
+	"INSERT INTO total VALUES(0, 0, 0);"
+	"CREATE TRIGGER blob_inserted AFTER INSERT ON blob BEGIN"
+	"  UPDATE total SET blobs = blobs + 1, bytes = bytes + NEW.size; END;"
+	"CREATE TRIGGER blob_deleted AFTER DELETE ON blob BEGIN"
+	"  UPDATE total SET blobs = blobs - 1, bytes = bytes - OLD.size; END;"
+	"CREATE TRIGGER blob_resized AFTER UPDATE OF size ON blob"
+	"  WHEN NEW.size <> OLD.size BEGIN"
+	"  UPDATE total SET bytes = bytes + NEW.size - OLD.size; END;"
+	"CREATE TABLE action("
+	"  hash BLOB PRIMARY KEY NOT NULL CHECK(length(hash) = 32),"
+	"  last_use INTEGER NOT NULL) WITHOUT ROWID;"
+	"CREATE TABLE pin("
+	"  name TEXT PRIMARY KEY NOT NULL,"
+	"  digest TEXT NOT NULL,"
+	"  created INTEGER NOT NULL) WITHOUT ROWID;"
+	"CREATE TABLE sandbox("
+	"  id TEXT NOT NULL,"
+	"  created INTEGER NOT NULL,"
+	"  root TEXT NOT NULL,"
+	"  state TEXT NOT NULL,"
+	"  finished INTEGER NOT NULL,"
+	"  exit_code INTEGER NOT NULL,"
+	"  PRIMARY KEY(created, id)) WITHOUT ROWID;"
+	/* 1: nobody was writing, and everything was recorded. */
+	"CREATE TABLE state("
+	"  id INTEGER PRIMARY KEY CHECK(id = 0),"
+	"  clean INTEGER NOT NULL);"
+	"INSERT INTO state VALUES(0, 0);",
+};
+
+#define NR_STEPS ((int)(sizeof(steps) / sizeof(steps[0])))
+
+int meta_ledger_schema_check(struct meta_ledger *l, struct err *err)
+{
+	int64_t app = 0, version = 0, tables = 0;
+	int ret = meta_ledger_int(l, "PRAGMA application_id", 0, &app, err);
+
+	if (ret == 0)
+		ret = meta_ledger_int(l, "PRAGMA user_version", 0, &version, err);
+	if (ret == 0)
+		ret = meta_ledger_int(l, "SELECT count(*) FROM sqlite_schema", 0, &tables, err);
+	if (ret < 0)
+		return ret;
+	if (app == 0 && version == 0 && tables == 0)
+		return 0;
+	if (app != LEDGER_APPLICATION_ID)
+		return err_set(err, -EUCLEAN, "%s is not a ledger of casbox", l->path);
+	if (version < 1 || version > NR_STEPS)
+		return err_set(err, -EUCLEAN, "%s has version %" PRId64 ", known are 1 to %d",
+			       l->path, version, NR_STEPS);
+	return 1;
+}
+
+static int step_run(struct meta_ledger *l, int version, struct err *err)
+{
+	char mark[96];
+	int ret = meta_ledger_begin(l, err);
+
+	if (ret < 0)
+		return ret;
+	(void)snprintf(mark, sizeof(mark), "PRAGMA application_id = %d; PRAGMA user_version = %d;",
+		       LEDGER_APPLICATION_ID, version + 1);
+	ret = meta_ledger_exec(l, steps[version], err);
+	if (ret == 0)
+		ret = meta_ledger_exec(l, mark, err);
+	if (ret == 0)
+		ret = meta_ledger_commit(l, err);
+	meta_ledger_abort(l);
+	return ret;
+}
+
+int meta_ledger_schema_migrate(struct meta_ledger *l, struct err *err)
+{
+	int64_t version;
+	int ret = meta_ledger_int(l, "PRAGMA user_version", 0, &version, err);
+
+	for (int v = (int)version; ret == 0 && v < NR_STEPS; v++)
+		ret = step_run(l, v, err);
+	return ret;
+}
