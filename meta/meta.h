@@ -49,7 +49,10 @@ int meta_close(struct meta *meta, struct err *err);
 /* What cas needs, implemented by this object; valid until meta_close. */
 const struct cas_catalog *meta_catalog(struct meta *meta);
 
-/* WRITER: apply rows that a client sent; -EINVAL when they are malformed (nothing applied). */
+/*
+ * WRITER: queue rows that a client sent, and wait for them where the client asked to (it
+ * ends what it flushes with a '!'). -EINVAL: malformed, nothing is queued. May block.
+ */
 int meta_rows_apply(struct meta *meta, const char *rows, size_t len, struct err *err);
 
 struct meta_stat {
@@ -74,7 +77,7 @@ void meta_sandbox_record(struct meta *meta, const struct meta_sandbox_row *row);
 /*
  * Make index and ledger agree with the files: rows without a file are dropped, files
  * without a row are adopted (size by stat, last use = mtime, no stamp, so that the first
- * open hashes). WRITER only. Progress may be NULL.
+ * open hashes). WRITER only (-EPERM). @out may be NULL.
  */
 struct meta_reconcile_result {
 	uint64_t adopted;
@@ -82,6 +85,12 @@ struct meta_reconcile_result {
 	uint64_t resized;
 };
 int meta_reconcile(struct meta *meta, struct meta_reconcile_result *out, struct err *err);
+
+/*
+ * Rows may be missing: the databases are new in a store with blobs, the last writer did
+ * not close, or rows were lost. A daemon then reconciles at start. False unless WRITER.
+ */
+bool meta_needs_reconcile(struct meta *meta);
 
 /* Close idle readers that died, as mdb_reader_check; called by the daemon at start. */
 int meta_clear_stale_readers(struct meta *meta);

@@ -1,0 +1,55 @@
+/* meta/meta_i.h - the object behind meta.h */
+#ifndef META_META_I_H
+#define META_META_I_H
+
+#include <stdatomic.h>
+
+#include "cas/base/lock.h"
+#include "cas/catalog.h"
+#include "meta/meta.h"
+
+struct meta_dirs;
+struct meta_index;
+struct meta_ledger;
+struct meta_queue;
+struct meta_row;
+
+/*
+ * WRITER has all parts. CLIENT and READER have what could be opened for reading (the
+ * index may be NULL, the ledger is opened when first asked for); READER has no queue.
+ */
+struct meta {
+	struct cas_store *store;
+	struct meta_options opts;
+	struct cas_catalog catalog;
+	struct meta_index *index;
+	struct meta_dirs *dirs;
+	struct meta_queue *queue;
+	/* Rows may be missing; goes to the ledger's state at close. */
+	_Atomic bool needs_reconcile;
+	bool unanswered; /* CLIENT: rows were sent without '!'; the queue's thread only */
+	/* Guards the connection, and the index's write transaction. */
+	struct lock ledger_lock;
+	struct meta_ledger *ledger GUARDED_BY(ledger_lock);
+	bool ledger_tried GUARDED_BY(ledger_lock);
+};
+
+/* meta/catalog_ledger.c */
+extern const struct cas_catalog_ops meta_catalog_ops;
+
+/* meta/record.c: meta_queue_ops.write of a WRITER and of a CLIENT; the former is also for
+ * reconcile. */
+int meta_record_write(void *ctx, const struct meta_row *rows, bool flush, struct err *err);
+int meta_record_send(void *ctx, const struct meta_row *rows, bool flush, struct err *err);
+
+/* The ledger for reading; NULL: there is none. */
+struct meta_ledger *meta_ledger_get_locked(struct meta *meta) REQUIRES(meta->ledger_lock);
+int meta_ledger_open_locked(struct meta *meta, struct err *err) REQUIRES(meta->ledger_lock);
+
+/* meta/dirs.c */
+int meta_dirs_new(struct meta_dirs **out);
+void meta_dirs_free(struct meta_dirs *dirs);
+/* The index has it now: it need not be kept in memory. */
+void meta_dirs_recorded(struct meta_dirs *dirs, const struct cas_digest *digest);
+
+#endif
