@@ -21,5 +21,6 @@ static inline unsigned cas_layout_shard(const uint8_t hash[CAS_HASH_SZ])
 /* Lock file bytes (OFD locks): 0 is the writer's, 1 + shard is publish against evict. */
 #define CAS_LAYOUT_LOCK_WRITER	     0
 #define CAS_LAYOUT_LOCK_SHARD(shard) (1 + (shard))
+#define CAS_LAYOUT_LOCK_LINKS	     (1 + CAS_LAYOUT_NR_SHARDS) /* clearing links/ after a boot */
 
 #endif
