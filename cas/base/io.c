@@ -179,33 +179,72 @@ int io_mkdir_parents(int dir_fd, const char *path, mode_t mode)
 	}
 }
 
-static int remove_entries(int fd, dev_t dev, struct err *err);
+/*
+ * Removal recurses, but only LIFT_DEPTH levels: a directory found below that is renamed
+ * into the top directory and met there again, so that neither the stack nor the number
+ * of descriptors depends on how deep somebody made a tree.
+ */
+#define LIFT_DEPTH 32
 
-static int remove_dir(int dir_fd, const char *name, dev_t dev, struct err *err)
+struct removal {
+	dev_t dev;
+	int top_fd;	 /* the directory that is being removed */
+	unsigned lifted; /* directories renamed into it so far */
+};
+
+static int remove_entries(int fd, struct removal *r, int depth, struct err *err);
+
+/* False where a rename is not possible; then recursion has to do. */
+static bool lift(int dir_fd, const char *name, struct removal *r)
 {
-	struct stat st;
-	auto_close int fd = -1;
-	int ret;
+	char lifted[32];
 
+	(void)snprintf(lifted, sizeof(lifted), ".casbox-lifted-%u", r->lifted);
+	if (renameat(dir_fd, name, r->top_fd, lifted) < 0)
+		return false;
+	r->lifted++;
+	return true;
+}
+
+/* Check and open: *fd, or 0 with *fd < 0 when it is gone. */
+static int remove_open(int dir_fd, const char *name, const struct removal *r, int *fd,
+		       struct err *err)
+{
 	/* O_PATH first: a directory of mode 0 opens, and its mode is mended by descriptor. */
-	fd = openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0)
+	auto_close int path_fd =
+		openat(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	*fd = -1;
+	if (path_fd < 0)
 		return errno == ENOENT ? 0 : err_set(err, -errno, "cannot open directory %s", name);
-	if (fstat(fd, &st) < 0)
+	if (fstat(path_fd, &st) < 0)
 		return err_set(err, -errno, "cannot stat %s", name);
-	if (st.st_dev != dev)
+	if (st.st_dev != r->dev)
 		return err_set(err, -EXDEV, "%s is a mount point", name);
 	if ((st.st_mode & 0700) != 0700) {
 		char proc[64];
 
-		(void)snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+		(void)snprintf(proc, sizeof(proc), "/proc/self/fd/%d", path_fd);
 		if (chmod(proc, st.st_mode | 0700) < 0)
 			return err_set(err, -errno, "cannot make %s removable", name);
 	}
-	ret = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (ret < 0)
+	*fd = openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*fd < 0)
 		return err_set(err, -errno, "cannot read directory %s", name);
-	ret = remove_entries(ret, dev, err);
+	return 0;
+}
+
+static int remove_dir(int dir_fd, const char *name, struct removal *r, int depth, struct err *err)
+{
+	auto_close int fd = -1;
+	int ret = remove_open(dir_fd, name, r, &fd, err);
+
+	if (ret < 0 || fd < 0)
+		return ret;
+	if (depth > LIFT_DEPTH && lift(dir_fd, name, r))
+		return 0;
+	ret = remove_entries(steal_fd(&fd), r, depth, err);
 	if (ret < 0)
 		return ret;
 	if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
@@ -214,7 +253,7 @@ static int remove_dir(int dir_fd, const char *name, dev_t dev, struct err *err)
 }
 
 /* Takes ownership of @fd. */
-static int remove_entries(int fd, dev_t dev, struct err *err)
+static int remove_entries(int fd, struct removal *r, int depth, struct err *err)
 {
 	auto_closedir DIR *dir = fdopendir(fd);
 	struct dirent *de;
@@ -233,12 +272,37 @@ static int remove_entries(int fd, dev_t dev, struct err *err)
 		if (de->d_type != DT_DIR && unlinkat(fd, de->d_name, 0) == 0)
 			continue;
 		if (de->d_type == DT_DIR || errno == EISDIR || errno == EPERM)
-			ret = remove_dir(fd, de->d_name, dev, err);
+			ret = remove_dir(fd, de->d_name, r, depth + 1, err);
 		else if (errno != ENOENT)
 			ret = err_set(err, -errno, "cannot remove %s", de->d_name);
 		if (ret < 0)
 			return ret;
 	}
+	return 0;
+}
+
+static int remove_top(int dir_fd, const char *name, dev_t dev, struct err *err)
+{
+	struct removal r = {.dev = dev};
+	auto_close int fd = -1;
+	unsigned lifted;
+	int ret = remove_open(dir_fd, name, &r, &fd, err);
+
+	if (ret < 0 || fd < 0)
+		return ret;
+	r.top_fd = fd;
+	do {
+		int scan = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (scan < 0)
+			return err_set(err, -errno, "cannot read directory %s", name);
+		lifted = r.lifted;
+		ret = remove_entries(scan, &r, 0, err);
+	} while (ret == 0 && r.lifted != lifted);
+	if (ret < 0)
+		return ret;
+	if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return err_set(err, -errno, "cannot remove directory %s", name);
 	return 0;
 }
 
@@ -249,7 +313,7 @@ int io_remove_tree(int dir_fd, const char *name, struct err *err)
 	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : err_set(err, -errno, "cannot stat %s", name);
 	if (S_ISDIR(st.st_mode))
-		return remove_dir(dir_fd, name, st.st_dev, err);
+		return remove_top(dir_fd, name, st.st_dev, err);
 	if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
 		return err_set(err, -errno, "cannot remove %s", name);
 	return 0;

@@ -77,6 +77,32 @@ static void test_remove_tree_does_not_follow_links_and_takes_locked_directories(
 	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(*state, "t"), NULL), 0);
 }
 
+static void test_remove_tree_takes_10000_levels(void **state)
+{
+	int top = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = top;
+
+	/* Two directories a level, so that no level is a mere chain link. */
+	for (int i = 0; i < 10000; i++) {
+		int next;
+
+		assert_int_equal(mkdirat(fd, "a", i % 100 == 50 ? 0500 : 0755), 0);
+		if (fd != top) {
+			assert_int_equal(mkdirat(fd, "b", 0755), 0);
+			assert_int_equal(symlinkat("../..", fd, "l"), 0);
+		}
+		next = openat(fd, "a", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		assert_true(next >= 0);
+		if (fd != top)
+			(void)close(fd);
+		fd = next;
+	}
+	(void)close(fd);
+	assert_int_equal(io_remove_tree(top, "a", NULL), 0);
+	assert_int_equal(tests_count_names(*state), 0);
+	(void)close(top);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -88,6 +114,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_remove_tree_does_not_follow_links_and_takes_locked_directories,
 			tests_dir_setup, tests_dir_teardown),
+		cmocka_unit_test_setup_teardown(test_remove_tree_takes_10000_levels,
+						tests_dir_setup, tests_dir_teardown),
 	};
 
 	return cmocka_run_group_tests_name("cas_base", tests, NULL, NULL);
