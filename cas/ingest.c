@@ -64,8 +64,9 @@ static void message_path(struct ingest *in, const struct ingest_dir *dir, const 
 
 /* Faults. */
 
-int ingest_fail_err(struct ingest *in, const struct ingest_dir *dir, const char *name, int code,
-		    struct err *err)
+/* "'PATH'@mark@text" becomes the fault unless there is one. */
+static int fail(struct ingest *in, const struct ingest_dir *dir, const char *name, int code,
+		const char *mark, const char *text)
 {
 	auto_buf struct buf path = {0};
 
@@ -73,21 +74,23 @@ int ingest_fail_err(struct ingest *in, const struct ingest_dir *dir, const char 
 	lock_take(&in->lock);
 	if (in->code == 0) {
 		in->code = code;
-		(void)err_set(&in->err, code, "'%s': %.480s", CAS_TEXT(buf_str(&path)),
-			      err_text(err, code));
+		(void)err_set(&in->err, code, "'%s'%s%.480s", CAS_TEXT(buf_str(&path)), mark, text);
 	}
 	lock_drop(&in->lock);
 	atomic_store(&in->stop, true);
 	return code;
 }
 
+int ingest_fail_err(struct ingest *in, const struct ingest_dir *dir, const char *name, int code,
+		    struct err *err)
+{
+	return fail(in, dir, name, code, ": ", err_text(err, code));
+}
+
 int ingest_fail_why(struct ingest *in, const struct ingest_dir *dir, const char *name, int code,
 		    const char *why)
 {
-	struct err err = {0};
-
-	(void)err_set(&err, code, "%s", why);
-	return ingest_fail_err(in, dir, name, code, &err);
+	return fail(in, dir, name, code, " ", why);
 }
 
 int ingest_fail(struct ingest *in, const struct ingest_dir *dir, const char *name, int code,

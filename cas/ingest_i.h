@@ -81,7 +81,7 @@ struct ingest_file {
 
 /* ingest.c: stop the whole ingest; the first fault is the one reported. All return @code. */
 
-/* "cannot WHAT 'PATH': text of @code". @name NULL: the directory itself. */
+/* "'PATH': cannot WHAT: text of @code". @name NULL: the directory itself. */
 int ingest_fail(struct ingest *in, const struct ingest_dir *dir, const char *name, int code,
 		const char *what);
 /* "'PATH' WHY". */
