@@ -43,6 +43,7 @@ int fs_helper_overlay(struct fs_helper *helper, int upper_fd, int work_fd, const
  * Unmount what is on top of @base/@target. Waits up to 20 ms for a passing walker.
  * -EBUSY: in use; with @detach it is then detached lazily and 1 is returned.
  * 0: released without EBUSY, the proof that nobody in this mount namespace holds it.
+ * -EINVAL, -ENOENT, -ENOTDIR, -ELOOP: no mount there (any more); nothing was done.
  */
 int fs_helper_unmount(struct fs_helper *helper, const char *base, const char *target, bool detach,
 		      struct err *err);

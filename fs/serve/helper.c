@@ -1,0 +1,381 @@
+/* fs/serve/helper.c - the daemon's side of the mount helper */
+#include "fs/serve/helper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "cas/base/lock.h"
+#include "cas/base/log.h"
+#include "fs/serve/helper_i.h"
+
+/*
+ * Callers queue by ticket: the lock is held for a moment only, never while the helper
+ * works, so that it can be a leaf. Whoever has the turn owns all fields below `turn`.
+ *
+ * A helper that misses its deadline may sit in an uninterruptible sleep on one of our
+ * mounts. It gets SIGKILL and is left to die when it can: `dying` remembers it to be
+ * reaped later, and the next call spawns another one.
+ */
+
+#define CALL_TIMEOUT_MS 20000
+#define END_TIMEOUT_MS	1000
+#define NR_DYING	16
+
+struct fs_helper {
+	char *program;
+	struct lock lock;
+	pthread_cond_t turn;
+	uint64_t next_ticket GUARDED_BY(lock);
+	uint64_t now_serving GUARDED_BY(lock);
+
+	/* Owned by the holder of the turn. */
+	int sock;  /* -1: no helper runs */
+	pid_t pid; /* valid while sock is */
+	uint64_t seq;
+	int nr_dying;
+	pid_t dying[NR_DYING];
+};
+
+static void turn_take(struct fs_helper *h)
+{
+	uint64_t ticket;
+
+	lock_take(&h->lock);
+	ticket = h->next_ticket++;
+	while (h->now_serving != ticket)
+		(void)lock_wait(&h->lock, &h->turn, 0);
+	lock_drop(&h->lock);
+}
+
+static void turn_drop(struct fs_helper *h)
+{
+	lock_take(&h->lock);
+	h->now_serving++;
+	(void)pthread_cond_broadcast(&h->turn);
+	lock_drop(&h->lock);
+}
+
+static void reap_dying(struct fs_helper *h)
+{
+	int kept = 0;
+
+	for (int i = 0; i < h->nr_dying; i++) {
+		if (waitpid(h->dying[i], NULL, WNOHANG) == 0)
+			h->dying[kept++] = h->dying[i];
+	}
+	h->nr_dying = kept;
+}
+
+/* Kill the helper without waiting for it. */
+static void helper_abandon(struct fs_helper *h)
+{
+	if (h->sock < 0)
+		return;
+	(void)close(steal_fd(&h->sock));
+	(void)kill(h->pid, SIGKILL);
+	reap_dying(h);
+	if (waitpid(h->pid, NULL, WNOHANG) != 0)
+		return;
+	if (h->nr_dying < NR_DYING)
+		h->dying[h->nr_dying++] = h->pid;
+	else
+		log_warn("mount helper: process %d cannot be remembered", (int)h->pid);
+}
+
+static int spawn_attr_init(posix_spawnattr_t *attr)
+{
+	sigset_t none;
+	sigset_t all;
+	int code = posix_spawnattr_init(attr);
+
+	if (code != 0)
+		return -code;
+	(void)sigemptyset(&none);
+	(void)sigfillset(&all);
+	code = posix_spawnattr_setsigmask(attr, &none);
+	if (code == 0)
+		code = posix_spawnattr_setsigdefault(attr, &all);
+	/* A session of its own: the terminal's Ctrl-C is the daemon's business. */
+	if (code == 0)
+		code = posix_spawnattr_setflags(
+			attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+	if (code != 0)
+		(void)posix_spawnattr_destroy(attr);
+	return -code;
+}
+
+/* Nothing but the socket reaches the helper: no FUSE descriptor, no terminal, no lock. */
+static int spawn_actions_init(posix_spawn_file_actions_t *actions, int sock)
+{
+	int code = posix_spawn_file_actions_init(actions);
+
+	if (code != 0)
+		return -code;
+	code = posix_spawn_file_actions_adddup2(actions, sock, HELPER_FD);
+	for (int fd = 0; code == 0 && fd < HELPER_FD; fd++)
+		code = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
+	if (code == 0)
+		code = posix_spawn_file_actions_addclosefrom_np(actions, HELPER_FD + 1);
+	if (code != 0)
+		(void)posix_spawn_file_actions_destroy(actions);
+	return -code;
+}
+
+static int helper_exec(struct fs_helper *h, int sock, pid_t *pid)
+{
+	char arg[] = HELPER_ARG;
+	char name[] = "casbox";
+	char *argv[] = {name, arg, NULL};
+	posix_spawnattr_t attr;
+	posix_spawn_file_actions_t actions;
+	int ret = spawn_attr_init(&attr);
+
+	if (ret < 0)
+		return ret;
+	ret = spawn_actions_init(&actions, sock);
+	if (ret == 0) {
+		ret = -posix_spawn(pid, h->program, &actions, &attr, argv, environ);
+		(void)posix_spawn_file_actions_destroy(&actions);
+	}
+	(void)posix_spawnattr_destroy(&attr);
+	return ret;
+}
+
+static int helper_spawn(struct fs_helper *h, struct err *err)
+{
+	int pair[2];
+	auto_close int theirs = -1;
+	auto_close int ours = -1;
+	int ret;
+
+	reap_dying(h);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return err_set(err, -errno, "cannot make a socket for the mount helper: %m");
+	ours = pair[0];
+	/* Clear of 0 to 3, which the file actions overwrite before the dup. */
+	theirs = fcntl(pair[1], F_DUPFD_CLOEXEC, HELPER_FD + 1);
+	ret = theirs < 0 ? -errno : 0;
+	(void)close(pair[1]);
+	if (ret == 0)
+		ret = helper_exec(h, theirs, &h->pid);
+	if (ret < 0)
+		return err_set(err, ret, "cannot start the mount helper %s: %s", h->program,
+			       strerrordesc_np(-ret));
+	h->sock = steal_fd(&ours);
+	return 0;
+}
+
+static int send_request(struct fs_helper *h, struct helper_request *req, const int *fds, int nr)
+{
+	union {
+		char bytes[CMSG_SPACE(HELPER_MAX_FDS * sizeof(int))];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {.iov_base = req, .iov_len = sizeof(*req)};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	req->seq = ++h->seq;
+	if (nr > 0) {
+		struct cmsghdr *c;
+
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE((size_t)nr * sizeof(int));
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)nr * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)nr * sizeof(int));
+	}
+	for (;;) {
+		if (sendmsg(h->sock, &msg, MSG_NOSIGNAL) >= 0)
+			return 0;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+static int wait_reply(struct fs_helper *h, struct helper_reply *reply, int timeout_ms)
+{
+	unsigned long long end = lock_now_ns() + (unsigned long long)timeout_ms * 1000000ULL;
+
+	for (;;) {
+		struct pollfd p = {.fd = h->sock, .events = POLLIN};
+		unsigned long long now = lock_now_ns();
+		int left = now >= end ? 0 : (int)((end - now) / 1000000ULL) + 1;
+		int ready = poll(&p, 1, left);
+		ssize_t got;
+
+		if (ready < 0 && errno != EINTR)
+			return -errno;
+		if (ready == 0)
+			return -ETIMEDOUT;
+		if (ready < 0)
+			continue;
+		got = recv(h->sock, reply, sizeof(*reply), 0);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if ((size_t)got != sizeof(*reply) || reply->seq != h->seq)
+			return -EPIPE;
+		return 0;
+	}
+}
+
+/* One exchange; a helper found dead before it took the request is replaced once. */
+static int exchange(struct fs_helper *h, struct helper_request *req, const int *fds, int nr,
+		    int timeout_ms, struct helper_reply *reply, struct err *err)
+{
+	int ret = 0;
+
+	for (int attempt = 0; attempt < 2; attempt++) {
+		if (h->sock < 0)
+			ret = helper_spawn(h, err);
+		if (ret < 0)
+			return ret;
+		ret = send_request(h, req, fds, nr);
+		if (ret == 0)
+			break;
+		helper_abandon(h);
+	}
+	if (ret == 0)
+		ret = wait_reply(h, reply, timeout_ms);
+	if (ret < 0) {
+		helper_abandon(h);
+		return err_set(err, ret, "the mount helper did not answer about %s%s%s: %s", req->a,
+			       req->b[0] ? "/" : "", req->b, strerrordesc_np(-ret));
+	}
+	return 0;
+}
+
+static int call(struct fs_helper *h, struct helper_request *req, const int *fds, int nr,
+		int timeout_ms, struct err *err)
+{
+	struct helper_reply reply;
+	int ret;
+
+	turn_take(h);
+	ret = exchange(h, req, fds, nr, timeout_ms, &reply, err);
+	turn_drop(h);
+	if (ret < 0)
+		return ret;
+	reply.msg[sizeof(reply.msg) - 1] = '\0';
+	return reply.code < 0 ? err_set(err, reply.code, "%s", reply.msg) : reply.code;
+}
+
+static int request_fill(struct helper_request *req, enum helper_op op, uint32_t flags,
+			const char *a, const char *b, struct err *err)
+{
+	memset(req, 0, sizeof(*req));
+	req->op = op;
+	req->flags = flags;
+	if (strlen(a) >= sizeof(req->a) || strlen(b) >= sizeof(req->b))
+		return err_set(err, -ENAMETOOLONG,
+			       "path too long for the mount helper: %.100s/%.100s", a, b);
+	memcpy(req->a, a, strlen(a));
+	memcpy(req->b, b, strlen(b));
+	return 0;
+}
+
+int fs_helper_new(const char *program, struct fs_helper **out, struct err *err)
+{
+	struct fs_helper *h = calloc(1, sizeof(*h));
+	int ret;
+
+	if (h == NULL)
+		return err_set(err, -ENOMEM, "no memory for the mount helper");
+	h->sock = -1;
+	lock_init(&h->lock, LOCK_RANK_LEAF, "fs_helper.lock");
+	lock_cond_init(&h->turn);
+	h->program = strdup(program ? program : "/proc/self/exe");
+	ret = h->program ? helper_spawn(h, err) : -ENOMEM;
+	if (ret < 0) {
+		fs_helper_free(h);
+		return ret;
+	}
+	*out = h;
+	return 0;
+}
+
+void fs_helper_free(struct fs_helper *h)
+{
+	if (h == NULL)
+		return;
+	if (h->sock >= 0) {
+		const struct timespec pause = {.tv_nsec = 2000000L};
+		int left = END_TIMEOUT_MS / 2;
+
+		(void)close(steal_fd(&h->sock));
+		while (waitpid(h->pid, NULL, WNOHANG) == 0 && left-- > 0)
+			(void)nanosleep(&pause, NULL);
+		if (left < 0) {
+			(void)kill(h->pid, SIGKILL);
+			(void)waitpid(h->pid, NULL, WNOHANG);
+		}
+	}
+	reap_dying(h);
+	(void)pthread_cond_destroy(&h->turn);
+	lock_fini(&h->lock);
+	free(h->program);
+	free(h);
+}
+
+int fs_helper_attach(struct fs_helper *helper, int mount_fd, const char *path, struct err *err)
+{
+	struct helper_request req;
+	int ret = request_fill(&req, HELPER_ATTACH, 0, path, "", err);
+
+	return ret < 0 ? ret : call(helper, &req, &mount_fd, 1, CALL_TIMEOUT_MS, err);
+}
+
+int fs_helper_bind(struct fs_helper *helper, int source_fd, const char *base, const char *target,
+		   struct err *err)
+{
+	struct helper_request req;
+	int ret = request_fill(&req, HELPER_BIND, 0, base, target, err);
+
+	return ret < 0 ? ret : call(helper, &req, &source_fd, 1, CALL_TIMEOUT_MS, err);
+}
+
+int fs_helper_overlay(struct fs_helper *helper, int upper_fd, int work_fd, const char *base,
+		      const char *target, bool in_userns, struct err *err)
+{
+	struct helper_request req;
+	const int fds[2] = {upper_fd, work_fd};
+	int ret = request_fill(&req, HELPER_OVERLAY, in_userns ? HELPER_FLAG_USERNS : 0, base,
+			       target, err);
+
+	return ret < 0 ? ret : call(helper, &req, fds, 2, CALL_TIMEOUT_MS, err);
+}
+
+int fs_helper_unmount(struct fs_helper *helper, const char *base, const char *target, bool detach,
+		      struct err *err)
+{
+	struct helper_request req;
+	int ret = request_fill(&req, HELPER_UNMOUNT, detach ? HELPER_FLAG_DETACH : 0, base, target,
+			       err);
+
+	return ret < 0 ? ret : call(helper, &req, NULL, 0, CALL_TIMEOUT_MS, err);
+}
+
+int fs_helper_ping(struct fs_helper *helper, const char *path, int timeout_ms, struct err *err)
+{
+	struct helper_request req;
+	int ret = request_fill(&req, HELPER_PING, 0, path, "", err);
+
+	return ret < 0 ? ret : call(helper, &req, NULL, 0, timeout_ms, err);
+}

@@ -1,0 +1,338 @@
+/* fs/serve/helper_main.c - the mount helper's own side: serve requests until the socket ends */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "fs/fs.h"
+#include "fs/serve/helper_i.h"
+
+/*
+ * A single thread without a FUSE descriptor or a lock: whatever blocks here blocks
+ * nothing that answers the kernel, so that an upcall caused here is always answered.
+ * The parent replaces us when we take too long. We end when the socket does; a parent
+ * death signal would follow the thread that spawned us, not the process.
+ */
+
+#define UNMOUNT_TRIES	 20
+#define UNMOUNT_PAUSE_NS 1000000L /* 1 ms: 20 ms in all */
+
+struct request_fds {
+	int nr;
+	int fd[HELPER_MAX_FDS];
+};
+
+/* @base without following its last component, then @target beneath it without any symlink. */
+static int target_open(const char *base, const char *target, struct err *err)
+{
+	struct open_how how = {
+		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+	};
+	auto_close int base_fd = open(base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	long fd;
+
+	if (base_fd < 0)
+		return err_set(err, -errno, "cannot open %s: %m", base);
+	do
+		fd = syscall(SYS_openat2, base_fd, target[0] ? target : ".", &how, sizeof(how));
+	while (fd < 0 && (errno == EAGAIN || errno == EINTR));
+	if (fd < 0)
+		return err_set(err, -errno, "cannot open %s below %s: %m", target, base);
+	return (int)fd;
+}
+
+static int do_attach(int mount_fd, const char *path, struct err *err)
+{
+	auto_close int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_set(err, -errno, "cannot open the mount point %s: %m", path);
+	if (move_mount(mount_fd, "", fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		return err_set(err, -errno, "cannot mount at %s: %m", path);
+	return 0;
+}
+
+static int do_bind(int source_fd, const char *base, const char *target, struct err *err)
+{
+	struct mount_attr attr = {
+		.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+		.propagation = MS_PRIVATE,
+	};
+	auto_close int tree = -1;
+	auto_close int fd = target_open(base, target, err);
+
+	if (fd < 0)
+		return fd;
+	tree = open_tree(source_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	if (tree < 0)
+		return err_set(err, -errno, "cannot clone the directory to bind over %s: %m",
+			       target);
+	if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return err_set(err, -errno, "cannot make the bind over %s nosuid and nodev: %m",
+			       target);
+	if (move_mount(tree, "", fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		return err_set(err, -errno, "cannot bind over %s/%s: %m", base, target);
+	return 0;
+}
+
+/* What the kernel wrote to the log of a filesystem context: its last line, without newline. */
+static void context_log(int fs_fd, char *out, size_t sz)
+{
+	ssize_t got;
+
+	(void)snprintf(out, sz, "no further reason");
+	do {
+		char line[256];
+
+		got = read(fs_fd, line, sizeof(line) - 1);
+		if (got > 0) {
+			line[got] = '\0';
+			line[strcspn(line, "\n")] = '\0';
+			(void)snprintf(out, sz, "%s", line);
+		}
+	} while (got > 0);
+}
+
+struct overlay_option {
+	const char *key;
+	const char *value; /* NULL: a flag */
+};
+
+static int overlay_configure(int fs_fd, const struct overlay_option *opt, size_t nr,
+			     const char *target, struct err *err)
+{
+	for (size_t i = 0; i < nr; i++) {
+		int cmd = opt[i].value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG;
+
+		if (fsconfig(fs_fd, cmd, opt[i].key, opt[i].value, 0) < 0) {
+			int code = -errno;
+			char reason[256];
+
+			context_log(fs_fd, reason, sizeof(reason));
+			return err_set(err, code, "overlay at %s: option %s refused (%s)", target,
+				       opt[i].key, reason);
+		}
+	}
+	if (fsconfig(fs_fd, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0) {
+		int code = -errno;
+		char reason[256];
+
+		context_log(fs_fd, reason, sizeof(reason));
+		return err_set(err, code, "cannot create the overlay at %s (%s)", target, reason);
+	}
+	return 0;
+}
+
+static int do_overlay(const struct request_fds *fds, const char *base, const char *target,
+		      bool in_userns, struct err *err)
+{
+	char lower[64];
+	char upper[64];
+	char work[64];
+	const struct overlay_option both[] = {
+		{"source", "casbox"}, {"lowerdir", lower}, {"upperdir", upper}, {"workdir", work},
+		{"volatile", NULL},   {"xino", "on"},	   {"index", "off"},	{"metacopy", "off"},
+	};
+	const struct overlay_option mode = in_userns
+						   ? (struct overlay_option){"userxattr", NULL}
+						   : (struct overlay_option){"redirect_dir", "on"};
+	struct overlay_option all[sizeof(both) / sizeof(both[0]) + 1];
+	auto_close int fs_fd = -1;
+	auto_close int mnt = -1;
+	auto_close int fd = target_open(base, target, err);
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	(void)snprintf(lower, sizeof(lower), "/proc/self/fd/%d", fd);
+	(void)snprintf(upper, sizeof(upper), "/proc/self/fd/%d", fds->fd[0]);
+	(void)snprintf(work, sizeof(work), "/proc/self/fd/%d", fds->fd[1]);
+	memcpy(all, both, sizeof(both));
+	all[sizeof(both) / sizeof(both[0])] = mode;
+	fs_fd = fsopen("overlay", FSOPEN_CLOEXEC);
+	if (fs_fd < 0)
+		return err_set(err, -errno, "the kernel has no overlay filesystem for us: %m");
+	ret = overlay_configure(fs_fd, all, sizeof(all) / sizeof(all[0]), target, err);
+	if (ret < 0)
+		return ret;
+	mnt = fsmount(fs_fd, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	if (mnt < 0)
+		return err_set(err, -errno, "cannot mount the overlay for %s: %m", target);
+	if (move_mount(mnt, "", fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+		return err_set(err, -errno, "cannot mount the overlay at %s/%s: %m", base, target);
+	return 0;
+}
+
+/*
+ * umount2 takes a path only. The parent is opened beneath @base without symlinks and
+ * reached through its descriptor, so that nothing an action put in the way is followed.
+ */
+static int unmount_path(const char *base, const char *target, int *parent_fd, char *out, size_t sz,
+			struct err *err)
+{
+	const char *slash = strrchr(target, '/');
+	const char *last = slash ? slash + 1 : target;
+	char parent[PATH_MAX];
+	int fd;
+
+	if (last[0] == '\0')
+		return err_set(err, -EINVAL, "nothing to unmount below %s", base);
+	(void)snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - target) : 0, target);
+	fd = target_open(base, parent, err);
+	if (fd < 0)
+		return fd;
+	*parent_fd = fd;
+	(void)snprintf(out, sz, "/proc/self/fd/%d/%s", fd, last);
+	return 0;
+}
+
+static int do_unmount(const char *base, const char *target, bool detach, struct err *err)
+{
+	const struct timespec pause = {.tv_nsec = UNMOUNT_PAUSE_NS};
+	auto_close int parent_fd = -1;
+	char path[PATH_MAX + 64];
+	int ret = unmount_path(base, target, &parent_fd, path, sizeof(path), err);
+
+	if (ret < 0)
+		return ret;
+	for (int i = 0; i < UNMOUNT_TRIES; i++) {
+		if (umount2(path, UMOUNT_NOFOLLOW) == 0)
+			return 0;
+		ret = -errno;
+		if (ret != -EBUSY)
+			return err_set(err, ret, "cannot unmount %s/%s: %s", base, target,
+				       strerrordesc_np(-ret));
+		(void)nanosleep(&pause, NULL);
+	}
+	if (!detach)
+		return err_set(err, -EBUSY, "%s/%s is in use", base, target);
+	if (umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
+		return err_set(err, -errno, "cannot detach %s/%s: %m", base, target);
+	return 1;
+}
+
+static int do_ping(const char *path, struct err *err)
+{
+	struct statx stx;
+
+	if (statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS,
+		  &stx) < 0)
+		return err_set(err, -errno, "cannot stat %s: %m", path);
+	return 0;
+}
+
+static int dispatch(const struct helper_request *req, const struct request_fds *fds,
+		    struct err *err)
+{
+	static const int wanted[] = {
+		[HELPER_ATTACH] = 1,  [HELPER_BIND] = 1, [HELPER_OVERLAY] = 2,
+		[HELPER_UNMOUNT] = 0, [HELPER_PING] = 0,
+	};
+
+	if (req->op < HELPER_ATTACH || req->op > HELPER_PING || fds->nr != wanted[req->op])
+		return err_set(err, -EPROTO, "malformed request to the mount helper");
+	switch ((enum helper_op)req->op) {
+	case HELPER_ATTACH:
+		return do_attach(fds->fd[0], req->a, err);
+	case HELPER_BIND:
+		return do_bind(fds->fd[0], req->a, req->b, err);
+	case HELPER_OVERLAY:
+		return do_overlay(fds, req->a, req->b, req->flags & HELPER_FLAG_USERNS, err);
+	case HELPER_UNMOUNT:
+		return do_unmount(req->a, req->b, req->flags & HELPER_FLAG_DETACH, err);
+	case HELPER_PING:
+		return do_ping(req->a, err);
+	}
+	return -EPROTO;
+}
+
+static void take_fds(struct msghdr *msg, struct request_fds *fds)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+		size_t nr = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < nr; i++) {
+			int fd;
+
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
+			if (fds->nr < HELPER_MAX_FDS)
+				fds->fd[fds->nr++] = fd;
+			else
+				(void)close(fd);
+		}
+	}
+}
+
+/* 1: a whole request, 0: the other end is gone, negative: broken. */
+static int receive(int sock, struct helper_request *req, struct request_fds *fds)
+{
+	union {
+		char bytes[CMSG_SPACE(HELPER_MAX_FDS * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = {.iov_base = req, .iov_len = sizeof(*req)};
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.bytes,
+		.msg_controllen = sizeof(control.bytes),
+	};
+	ssize_t got;
+
+	fds->nr = 0;
+	do
+		got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+	while (got < 0 && errno == EINTR);
+	if (got <= 0)
+		return got == 0 ? 0 : -errno;
+	take_fds(&msg, fds);
+	if ((size_t)got != sizeof(*req) || memchr(req->a, 0, sizeof(req->a)) == NULL ||
+	    memchr(req->b, 0, sizeof(req->b)) == NULL)
+		req->op = 0;
+	return 1;
+}
+
+int fs_helper_main(int socket_fd)
+{
+	struct helper_request req;
+	struct request_fds fds;
+
+	/* The terminal's signals are for the daemon, which still needs us to unmount. */
+	(void)signal(SIGINT, SIG_IGN);
+	(void)signal(SIGTERM, SIG_IGN);
+	(void)signal(SIGHUP, SIG_IGN);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)fcntl(socket_fd, F_SETFD, FD_CLOEXEC);
+	if (chdir("/") < 0)
+		return 1;
+	for (;;) {
+		struct err err = {0};
+		struct helper_reply reply = {0};
+		int ret = receive(socket_fd, &req, &fds);
+
+		if (ret <= 0)
+			return ret == 0 ? 0 : 1;
+		reply.seq = req.seq;
+		reply.code = dispatch(&req, &fds, &err);
+		if (reply.code < 0)
+			(void)snprintf(reply.msg, sizeof(reply.msg), "%s",
+				       err_text(&err, reply.code));
+		for (int i = 0; i < fds.nr; i++)
+			(void)close(fds.fd[i]);
+		if (send(socket_fd, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
+			return 0;
+	}
+}
