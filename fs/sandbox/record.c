@@ -1,0 +1,262 @@
+/* fs/sandbox/record.c - STORE/sandboxes/ID/record: the truth about a sandbox */
+#include "fs/sandbox/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/buf.h"
+#include "cas/base/err.h"
+#include "cas/base/io.h"
+#include "cas/directory.h"
+
+#define RECORD_VERSION 1
+#define RECORD_MAX     (16 << 20)
+
+static const char *const writable_names[] = {
+	[FS_WRITABLE_OUTPUTS] = "outputs",
+	[FS_WRITABLE_DIRS] = "dirs",
+	[FS_WRITABLE_ALL] = "all",
+};
+static const char *const state_names[] = {
+	[FS_SANDBOX_CREATING] = "creating",   [FS_SANDBOX_LIVE] = "live",
+	[FS_SANDBOX_FINISHING] = "finishing", [FS_SANDBOX_FINISHED] = "finished",
+	[FS_SANDBOX_LOST] = "lost",
+};
+static const char *const layer_names[] = {
+	[FS_LAYER_BIND] = "bind",
+	[FS_LAYER_OVERLAY] = "overlay",
+};
+
+static int word_find(const char *const *words, size_t nr, const char *word)
+{
+	for (size_t i = 0; word && i < nr; i++) {
+		if (strcmp(words[i], word) == 0)
+			return (int)i;
+	}
+	return -EINVAL;
+}
+#define WORD_FIND(words, word) word_find(words, sizeof(words) / sizeof((words)[0]), word)
+
+const char *fs_writable_name(enum fs_writable w)
+{
+	return writable_names[w];
+}
+
+int fs_writable_parse(const char *word, enum fs_writable *out)
+{
+	int i = WORD_FIND(writable_names, word);
+
+	if (i < 0)
+		return i;
+	*out = (enum fs_writable)i;
+	return 0;
+}
+
+const char *fs_sandbox_state_name(enum fs_sandbox_state s)
+{
+	return state_names[s];
+}
+
+int fs_sandbox_id_check(const char *id, struct err *err)
+{
+	static const char good[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+-";
+	size_t len = strlen(id);
+
+	if (len == 0)
+		return err_set(err, -EINVAL, "sandbox id is empty");
+	if (len > FS_SANDBOX_ID_MAX)
+		return err_set(err, -EINVAL, "sandbox id %.32s... has %zu bytes, more than %d", id,
+			       len, FS_SANDBOX_ID_MAX);
+	if (id[0] == '.')
+		return err_set(err, -EINVAL, "sandbox id %s starts with a dot", id);
+	if (strspn(id, good) != len)
+		return err_set(err, -EINVAL,
+			       "sandbox id %s: only letters, digits and . _ + - are allowed", id);
+	return 0;
+}
+
+int fs_boot_id(char **out, struct err *err)
+{
+	auto_buf struct buf text = {0};
+	int ret = io_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 4096, &text);
+
+	if (ret < 0)
+		return err_set(err, ret, "cannot read the boot id: %s", strerrordesc_np(-ret));
+	*out = strndup(buf_str(&text), strcspn(buf_str(&text), "\n"));
+	return *out ? 0 : err_set(err, -ENOMEM, "no memory for the boot id");
+}
+
+void fs_record_fini(struct fs_record *rec)
+{
+	for (size_t i = 0; i < rec->nr_given; i++)
+		free(rec->given[i]);
+	free(rec->given);
+	free(rec->id);
+	free(rec->boot_id);
+	free(rec->cgroup);
+	fs_plan_fini(&rec->plan);
+	memset(rec, 0, sizeof(*rec));
+}
+
+json_t *fs_record_describe(const struct fs_record *rec)
+{
+	json_t *outputs = json_array();
+	json_t *layers = json_array();
+	json_t *obj;
+
+	for (size_t i = 0; i < rec->nr_given; i++)
+		(void)json_array_append_new(outputs, json_string(rec->given[i]));
+	for (size_t i = 0; i < rec->plan.nr_layers; i++)
+		(void)json_array_append_new(layers, json_pack("{s:s, s:s}", "kind",
+							      layer_names[rec->plan.layers[i].kind],
+							      "path", rec->plan.layers[i].path));
+	obj = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:I}", "id", rec->id, "root",
+			CAS_DIGEST_TEXT(&rec->root), "state", state_names[rec->state], "writable",
+			writable_names[rec->writable], "unlisted", rec->unlisted, "outputs",
+			outputs, "layers", layers, "created_ns", (json_int_t)rec->created_ns);
+	if (obj && rec->cgroup)
+		(void)json_object_set_new(obj, "cgroup", json_string(rec->cgroup));
+	if (obj && rec->finished_ns != 0) {
+		(void)json_object_set_new(obj, "finished_ns", json_integer(rec->finished_ns));
+		(void)json_object_set_new(obj, "exit_code", json_integer(rec->exit_code));
+	}
+	return obj;
+}
+
+int fs_record_write(const struct fs_record *rec, int dir_fd, bool durable, struct err *err)
+{
+	json_t *obj = fs_record_describe(rec);
+	auto_free char *text = NULL;
+	int ret;
+
+	if (obj) {
+		(void)json_object_set_new(obj, "version", json_integer(RECORD_VERSION));
+		(void)json_object_set_new(obj, "boot_id", json_string(rec->boot_id));
+		text = json_dumps(obj, JSON_INDENT(2));
+		json_decref(obj);
+	}
+	if (text == NULL)
+		return err_set(err, -EINVAL, "sandbox %s: a path that is not UTF-8, or no memory",
+			       rec->id);
+	ret = io_replace_file(dir_fd, FS_RECORD_NAME, text, strlen(text), 0600, durable);
+	if (ret < 0)
+		return err_set(err, ret, "sandbox %s: cannot write the record: %s", rec->id,
+			       strerrordesc_np(-ret));
+	return 0;
+}
+
+static int given_from_json(const json_t *array, struct fs_record *rec)
+{
+	size_t nr = json_array_size(array);
+
+	rec->given = calloc(nr ? nr : 1, sizeof(*rec->given));
+	if (rec->given == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++) {
+		const char *text = json_string_value(json_array_get(array, i));
+
+		if (text == NULL)
+			return -EUCLEAN;
+		rec->given[i] = strdup(text);
+		if (rec->given[i] == NULL)
+			return -ENOMEM;
+		rec->nr_given = i + 1;
+	}
+	return 0;
+}
+
+/* A path that was written here is normalised; anything else is damage. */
+static bool path_is_normal(const char *path)
+{
+	while (*path != '\0') {
+		size_t len = strcspn(path, "/");
+
+		if (cas_name_check(path, len) < 0)
+			return false;
+		path += len;
+		if (*path == '/' && *++path == '\0')
+			return false;
+	}
+	return true;
+}
+
+static int layers_from_json(const json_t *array, struct fs_record *rec)
+{
+	size_t nr = json_array_size(array);
+
+	rec->plan.layers = calloc(nr ? nr : 1, sizeof(*rec->plan.layers));
+	if (rec->plan.layers == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++) {
+		const json_t *obj = json_array_get(array, i);
+		const char *path = json_string_value(json_object_get(obj, "path"));
+		int kind = WORD_FIND(layer_names, json_string_value(json_object_get(obj, "kind")));
+
+		if (path == NULL || kind < 0 || !path_is_normal(path))
+			return -EUCLEAN;
+		rec->plan.layers[i].kind = (enum fs_layer_kind)kind;
+		rec->plan.layers[i].path = strdup(path);
+		if (rec->plan.layers[i].path == NULL)
+			return -ENOMEM;
+		rec->plan.nr_layers = i + 1;
+	}
+	return 0;
+}
+
+static int record_from_json(const json_t *obj, struct fs_record *rec)
+{
+	const char *id = json_string_value(json_object_get(obj, "id"));
+	const char *root = json_string_value(json_object_get(obj, "root"));
+	const char *boot = json_string_value(json_object_get(obj, "boot_id"));
+	const char *cgroup = json_string_value(json_object_get(obj, "cgroup"));
+	int state = WORD_FIND(state_names, json_string_value(json_object_get(obj, "state")));
+	int ret;
+
+	if (json_integer_value(json_object_get(obj, "version")) != RECORD_VERSION || !id || !root ||
+	    !boot || state < 0 || fs_sandbox_id_check(id, NULL) < 0 ||
+	    cas_digest_parse(root, &rec->root) < 0 ||
+	    fs_writable_parse(json_string_value(json_object_get(obj, "writable")), &rec->writable) <
+		    0)
+		return -EUCLEAN;
+	rec->state = (enum fs_sandbox_state)state;
+	rec->unlisted = json_is_true(json_object_get(obj, "unlisted"));
+	rec->created_ns = json_integer_value(json_object_get(obj, "created_ns"));
+	rec->finished_ns = json_integer_value(json_object_get(obj, "finished_ns"));
+	rec->exit_code = (int)json_integer_value(json_object_get(obj, "exit_code"));
+	rec->id = strdup(id);
+	rec->boot_id = strdup(boot);
+	rec->cgroup = cgroup ? strdup(cgroup) : NULL;
+	if (!rec->id || !rec->boot_id || (cgroup && !rec->cgroup))
+		return -ENOMEM;
+	ret = given_from_json(json_object_get(obj, "outputs"), rec);
+	return ret < 0 ? ret : layers_from_json(json_object_get(obj, "layers"), rec);
+}
+
+int fs_record_read(int dir_fd, struct fs_record *out, struct err *err)
+{
+	auto_buf struct buf text = {0};
+	struct fs_record rec = {0};
+	json_error_t why;
+	json_t *obj;
+	int ret = io_read_file(dir_fd, FS_RECORD_NAME, RECORD_MAX, &text);
+
+	if (ret < 0)
+		return err_set(err, ret, "cannot read the record: %s", strerrordesc_np(-ret));
+	obj = json_loadb(buf_str(&text), text.len, JSON_REJECT_DUPLICATES, &why);
+	if (obj == NULL)
+		return err_set(err, -EUCLEAN, "record is damaged: line %d: %s", why.line, why.text);
+	ret = record_from_json(obj, &rec);
+	json_decref(obj);
+	if (ret < 0) {
+		fs_record_fini(&rec);
+		return err_set(err, ret,
+			       ret == -EUCLEAN ? "record is damaged, or of another version"
+					       : "no memory for a record");
+	}
+	*out = rec;
+	return 0;
+}

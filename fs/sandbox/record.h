@@ -1,0 +1,63 @@
+/* fs/sandbox/record.h - STORE/sandboxes/ID/record: the truth about a sandbox */
+#ifndef FS_SANDBOX_RECORD_H
+#define FS_SANDBOX_RECORD_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cas/digest.h"
+#include "fs/sandbox/plan.h"
+#include "fs/sandbox/sandbox.h"
+
+struct err;
+
+#define FS_RECORD_NAME	  "record"
+#define FS_SANDBOX_ID_MAX 128
+
+enum fs_sandbox_state {
+	FS_SANDBOX_CREATING, /* never written */
+	FS_SANDBOX_LIVE,
+	FS_SANDBOX_FINISHING, /* frozen; capture may be moving files */
+	FS_SANDBOX_FINISHED,  /* `result` and `result.json` lie beside the record */
+	FS_SANDBOX_LOST,
+};
+
+/* Strings and arrays are owned; zero-initialize, end with fs_record_fini. */
+struct fs_record {
+	char *id;
+	struct cas_digest root;
+	enum fs_writable writable;
+	enum fs_sandbox_state state;
+	bool unlisted;
+	size_t nr_given;
+	char **given; /* the outputs as they were given */
+	char *boot_id;
+	char *cgroup; /* NULL: none */
+	int64_t created_ns;
+	int64_t finished_ns; /* 0: not yet */
+	int exit_code;
+	struct fs_plan plan; /* layers only: layer N has its files in upper/N */
+};
+
+void fs_record_fini(struct fs_record *rec);
+
+/* JSON text to and from the file; @durable as io_replace_file. */
+int fs_record_write(const struct fs_record *rec, int dir_fd, bool durable, struct err *err);
+/* -ENOENT: no record. -EUCLEAN: damaged, or of another version; nothing is set. */
+int fs_record_read(int dir_fd, struct fs_record *out, struct err *err);
+
+/* For show and list. */
+json_t *fs_record_describe(const struct fs_record *rec);
+
+/* 0, or -EINVAL with the reason: [A-Za-z0-9._+-], not starting with '.', 1 to 128 bytes. */
+int fs_sandbox_id_check(const char *id, struct err *err);
+
+/* The kernel's boot id, without newline; the caller frees. */
+int fs_boot_id(char **out, struct err *err);
+
+const char *fs_writable_name(enum fs_writable w);
+int fs_writable_parse(const char *word, enum fs_writable *out);
+const char *fs_sandbox_state_name(enum fs_sandbox_state s);
+
+#endif
