@@ -1,0 +1,16 @@
+/* fs/sandbox/cgroup.h - end everything in a control group of ours */
+#ifndef FS_SANDBOX_CGROUP_H
+#define FS_SANDBOX_CGROUP_H
+
+struct err;
+
+/* 0, or -EINVAL: not a path below /sys/fs/cgroup whose last component is "casbox-…". */
+int fs_cgroup_check(const char *cgroup, struct err *err);
+
+/*
+ * Kill all processes in @cgroup and wait until it is empty, up to 5 s. A group that is
+ * gone is empty. -EINVAL as above. -ETIMEDOUT: somebody survived.
+ */
+int fs_cgroup_kill(const char *cgroup, struct err *err);
+
+#endif
