@@ -1,0 +1,471 @@
+/* fs/sandbox/capture.c - declared outputs of a frozen sandbox become blobs */
+#include "fs/sandbox/capture.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/buf.h"
+#include "cas/base/err.h"
+#include "cas/put.h"
+#include "cas/store.h"
+#include "fs/sandbox/derive.h"
+
+/*
+ * Outputs may overlap (d, d/f). Only those without a declared ancestor are walked;
+ * whenever the walk passes a declared path, that output's answer is noted. A file moves
+ * into the store when the walk meets it, once, so no output can find it missing.
+ *
+ * A function that captures returns 1 (node filled in), 0 (left out, and listed when it
+ * should not be) or a negative errno that ends the capture.
+ */
+
+struct walk {
+	const struct fs_merge *m;
+	struct fs_derived *derived;
+	const struct fs_outputs *outputs;
+	const struct fs_capture_options *opts;
+	struct fs_capture *out;
+	struct buf path; /* of the entry at hand, relative to the root */
+	int depth;
+	struct err *err;
+	char target[CAS_TARGET_MAX + 2]; /* of the symlink at hand */
+};
+
+int fs_findings_add(struct fs_findings *f, const char *path, const char *text)
+{
+	struct fs_finding *grown = realloc(f->found, (f->nr + 1) * sizeof(*grown));
+
+	if (grown == NULL)
+		return -ENOMEM;
+	f->found = grown;
+	grown[f->nr].path = strdup(path);
+	grown[f->nr].text = text ? strdup(text) : NULL;
+	if (grown[f->nr].path == NULL || (text && grown[f->nr].text == NULL)) {
+		free(grown[f->nr].path);
+		free(grown[f->nr].text);
+		return -ENOMEM;
+	}
+	f->nr++;
+	return 0;
+}
+
+void fs_findings_fini(struct fs_findings *f)
+{
+	for (size_t i = 0; i < f->nr; i++) {
+		free(f->found[i].path);
+		free(f->found[i].text);
+	}
+	free(f->found);
+	memset(f, 0, sizeof(*f));
+}
+
+void fs_capture_fini(struct fs_capture *c)
+{
+	for (size_t i = 0; i < c->nr; i++)
+		free((char *)c->captured[i].node.target);
+	free(c->captured);
+	fs_findings_fini(&c->failed);
+	memset(c, 0, sizeof(*c));
+}
+
+static int no_memory(struct walk *w)
+{
+	return err_set(w->err, -ENOMEM, "no memory to capture %s", buf_str(&w->path));
+}
+
+/* List the entry at hand as not captured. */
+static int fail(struct walk *w, const char *why)
+{
+	return fs_findings_add(&w->out->failed, buf_str(&w->path), why) < 0 ? no_memory(w) : 0;
+}
+
+static int path_push(struct walk *w, const char *name)
+{
+	int ret = 0;
+
+	if (w->path.len > 0)
+		ret = buf_append_char(&w->path, '/');
+	if (ret == 0)
+		ret = buf_append_str(&w->path, name);
+	return ret < 0 ? no_memory(w) : 0;
+}
+
+static void path_pop(struct walk *w, size_t len)
+{
+	w->path.len = len;
+	if (w->path.data)
+		w->path.data[len] = '\0';
+}
+
+/* If @path is declared, this is its answer. */
+static int note(struct walk *w, const char *path, const struct cas_node *node)
+{
+	const struct fs_output *o = fs_outputs_find(w->outputs, path);
+	struct fs_captured *c;
+
+	if (o == NULL)
+		return 0;
+	c = &w->out->captured[o - w->outputs->out];
+	c->found = true;
+	c->node = *node;
+	c->node.name = NULL;
+	c->node.target = NULL;
+	memset(&c->node.props, 0, sizeof(c->node.props));
+	if (node->kind == CAS_NODE_SYMLINK) {
+		c->node.target = strdup(node->target);
+		if (c->node.target == NULL)
+			return no_memory(w);
+	}
+	return 0;
+}
+
+/* An untouched directory was taken by its digest: answer the outputs declared below it. */
+static int note_below(struct walk *w, const char *top, const struct cas_digest *dir)
+{
+	for (size_t i = 0; i < w->outputs->nr; i++) {
+		const char *path = w->outputs->out[i].path;
+		struct cas_digest at = *dir;
+		const char *rest;
+		int ret = 0;
+
+		if (!fs_path_within(path, top) || strcmp(path, top) == 0)
+			continue;
+		for (rest = fs_path_rest(path, top); ret == 0 && *rest != '\0';) {
+			char name[CAS_NAME_MAX + 1];
+			size_t len = strcspn(rest, "/");
+			struct cas_directory *d;
+			const struct cas_node *node;
+			bool owned;
+
+			memcpy(name, rest, len);
+			name[len] = '\0';
+			rest += len;
+			rest += *rest == '/';
+			ret = fs_merge_load(w->m, &at, &d, &owned, w->err);
+			if (ret < 0)
+				return ret;
+			node = cas_directory_find(d, name);
+			if (node && *rest == '\0')
+				ret = note(w, path, node);
+			else if (node == NULL || node->kind != CAS_NODE_DIRECTORY)
+				rest = "";
+			else
+				at = node->digest;
+			if (owned)
+				cas_directory_free(d);
+		}
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+static int capture_input(struct walk *w, const struct cas_node *input, struct cas_node *node)
+{
+	int ret = 0;
+
+	*node = *input;
+	if (input->kind != CAS_NODE_DIRECTORY)
+		return 1;
+	if (w->derived)
+		ret = fs_derived_publish(w->derived, w->m->store, &input->digest, w->err);
+	if (ret == 0)
+		ret = note_below(w, buf_str(&w->path), &input->digest);
+	return ret < 0 ? ret : 1;
+}
+
+/* Errors that no other output would be spared. */
+static bool is_fatal(int code)
+{
+	return code == -ENOSPC || code == -EDQUOT || code == -EROFS || code == -ENOMEM ||
+	       code == -EMFILE || code == -ENFILE;
+}
+
+static int capture_file(struct walk *w, const struct fs_merge_dir *dir, const char *name,
+			const struct stat *st, struct cas_node *node)
+{
+	struct err err = {0};
+	bool may_move = w->opts->may_move && st->st_nlink == 1;
+	bool moved;
+	int ret = 0;
+
+	if (may_move && w->opts->moving)
+		ret = w->opts->moving(w->opts->moving_ctx, buf_str(&w->path), dir->fd, name, st,
+				      w->err);
+	if (ret < 0)
+		return ret;
+	may_move = may_move && ret == 0;
+	ret = cas_put_take(w->m->store, dir->fd, name, may_move, &node->digest, &moved, &err);
+	if (ret < 0 && is_fatal(ret))
+		return err_set(w->err, ret, "cannot capture %s: %s", buf_str(&w->path),
+			       err_text(&err, ret));
+	if (ret < 0)
+		return fail(w, err_text(&err, ret));
+	node->kind = CAS_NODE_FILE;
+	node->executable = st->st_mode & S_IXUSR;
+	return 1;
+}
+
+static int capture_symlink(struct walk *w, const struct fs_merge_dir *dir, const char *name,
+			   struct cas_node *node)
+{
+	ssize_t len = readlinkat(dir->fd, name, w->target, CAS_TARGET_MAX + 1);
+
+	if (len < 0)
+		return fail(w, strerrordesc_np(errno));
+	if (len == 0 || len > CAS_TARGET_MAX)
+		return fail(w, "its target is longer than a tree can hold");
+	w->target[len] = '\0';
+	node->kind = CAS_NODE_SYMLINK;
+	node->target = w->target;
+	return 1;
+}
+
+static const char *other_name(mode_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFSOCK:
+		return "is a socket";
+	case S_IFIFO:
+		return "is a FIFO";
+	case S_IFCHR:
+	case S_IFBLK:
+		return "is a device";
+	default:
+		return "is of a kind that no tree can hold";
+	}
+}
+
+static int capture_dir(struct walk *w, struct fs_merge_dir *dir, struct cas_node *node);
+
+/* Capture what was looked up at the path at hand, and answer for that path. */
+static int capture_entry(struct walk *w, const struct fs_merge_dir *parent, const char *name,
+			 struct fs_entry *entry, struct cas_node *node)
+{
+	int ret = 0;
+
+	memset(node, 0, sizeof(*node));
+	switch (entry->kind) {
+	case FS_ENTRY_NONE:
+		return 0;
+	case FS_ENTRY_INPUT:
+		ret = capture_input(w, entry->node, node);
+		break;
+	case FS_ENTRY_FILE:
+		ret = capture_file(w, parent, name, &entry->st, node);
+		break;
+	case FS_ENTRY_SYMLINK:
+		ret = capture_symlink(w, parent, name, node);
+		break;
+	case FS_ENTRY_DIR:
+		ret = capture_dir(w, &entry->dir, node);
+		break;
+	case FS_ENTRY_OTHER:
+		ret = fail(w, other_name(entry->st.st_mode));
+		break;
+	case FS_ENTRY_ERROR:
+		ret = fail(w, strerrordesc_np(-entry->code));
+		break;
+	}
+	if (ret > 0 && note(w, buf_str(&w->path), node) < 0)
+		return -ENOMEM;
+	return ret;
+}
+
+static int capture_child(struct walk *w, struct fs_merge_dir *dir, const struct fs_listing *list,
+			 const char *name, struct cas_directory *out)
+{
+	struct fs_entry entry;
+	struct cas_node node;
+	int ret = fs_merge_child(w->m, dir, list, buf_str(&w->path), name, &entry, w->err);
+	bool park = ret == 0 && entry.kind == FS_ENTRY_DIR && w->depth > FS_WALK_DEPTH_OPEN;
+
+	if (ret < 0)
+		return ret;
+	if (entry.kind != FS_ENTRY_NONE && cas_name_check(name, strlen(name)) < 0) {
+		fs_entry_fini(&entry);
+		return fail(w, "its name is not one that a tree can hold");
+	}
+	if (park)
+		fs_merge_park(dir, &entry.dir);
+	ret = capture_entry(w, dir, name, &entry, &node);
+	if (ret >= 0 && park) {
+		int back = fs_merge_unpark(dir, &entry.dir, w->err);
+
+		ret = back < 0 ? back : ret;
+	}
+	if (ret > 0) {
+		node.name = name;
+		ret = cas_directory_add(out, &node);
+	}
+	fs_entry_fini(&entry);
+	return ret;
+}
+
+static int capture_children(struct walk *w, struct fs_merge_dir *dir, struct cas_directory *out)
+{
+	struct fs_listing list = {0};
+	size_t len = w->path.len;
+	int ret = fs_merge_list(w->m, dir, true, &list, w->err);
+
+	for (size_t i = 0; ret == 0 && i < list.nr; i++) {
+		ret = path_push(w, list.names[i]);
+		if (ret == 0)
+			ret = capture_child(w, dir, &list, list.names[i], out);
+		path_pop(w, len);
+	}
+	fs_listing_fini(&list);
+	return ret;
+}
+
+static int capture_dir(struct walk *w, struct fs_merge_dir *dir, struct cas_node *node)
+{
+	struct cas_directory *out = NULL;
+	int ret;
+
+	if (w->depth >= FS_WALK_DEPTH_MAX)
+		return fail(w, "nested too deeply");
+	ret = cas_directory_new(&out);
+	if (ret < 0)
+		return no_memory(w);
+	w->depth++;
+	ret = capture_children(w, dir, out);
+	w->depth--;
+	if (ret == 0)
+		ret = cas_directory_put(w->m->store, out, &node->digest, w->err);
+	cas_directory_free(out);
+	node->kind = CAS_NODE_DIRECTORY;
+	return ret < 0 ? ret : 1;
+}
+
+/* Look up one name of @dir, which is at the path at hand, and go there. */
+static int step(struct walk *w, const struct fs_merge_dir *dir, const char *name, bool last,
+		struct fs_entry *entry)
+{
+	struct fs_listing list = {0};
+	struct cas_node node;
+	int ret = path_push(w, name);
+
+	if (ret == 0)
+		ret = fs_merge_list(w->m, dir, false, &list, w->err);
+	if (ret == 0)
+		ret = fs_merge_child(w->m, dir, &list, buf_str(&w->path), name, entry, w->err);
+	if (ret == 0 && last) {
+		ret = capture_entry(w, dir, name, entry, &node);
+	} else if (ret == 0 && entry->kind == FS_ENTRY_INPUT &&
+		   entry->node->kind == CAS_NODE_DIRECTORY) {
+		entry->kind = FS_ENTRY_DIR;
+		entry->dir.has_lower = true;
+		entry->dir.lower = entry->node->digest;
+	} else if (ret == 0 && entry->kind == FS_ENTRY_ERROR) {
+		ret = fail(w, strerrordesc_np(-entry->code));
+	}
+	fs_listing_fini(&list);
+	return ret < 0 ? ret : 0;
+}
+
+/* Walk from the root @dir, which it ends, to the output and capture it. */
+static int capture_at(struct walk *w, struct fs_merge_dir *dir, const char *path)
+{
+	struct fs_merge_dir at = *dir;
+	int ret = 0;
+
+	dir->fd = -1;
+	while (ret == 0 && *path != '\0') {
+		struct fs_entry entry = {.dir = {.fd = -1}};
+		char name[CAS_NAME_MAX + 1];
+		size_t len = strcspn(path, "/");
+
+		memcpy(name, path, len);
+		name[len] = '\0';
+		path += len;
+		path += *path == '/';
+		ret = step(w, &at, name, *path == '\0', &entry);
+		fs_merge_dir_fini(&at);
+		if (ret < 0 || *path == '\0' || entry.kind != FS_ENTRY_DIR) {
+			fs_entry_fini(&entry);
+			break;
+		}
+		at = entry.dir;
+	}
+	fs_merge_dir_fini(&at);
+	return ret;
+}
+
+static int capture_output(struct walk *w, const struct fs_output *o)
+{
+	struct fs_merge_dir dir;
+	struct cas_node node = {0};
+	int ret = fs_merge_root(w->m, &dir, w->err);
+
+	if (ret < 0)
+		return ret;
+	path_pop(w, 0);
+	w->depth = 0;
+	if (o->path[0] != '\0')
+		return capture_at(w, &dir, o->path);
+	ret = capture_dir(w, &dir, &node);
+	fs_merge_dir_fini(&dir);
+	if (ret > 0)
+		ret = note(w, "", &node);
+	return ret < 0 ? ret : 0;
+}
+
+static int put_trees(struct walk *w)
+{
+	for (size_t i = 0; i < w->out->nr; i++) {
+		struct fs_captured *c = &w->out->captured[i];
+		auto_buf struct buf tree = {0};
+		int ret;
+
+		if (!c->found || c->node.kind != CAS_NODE_DIRECTORY)
+			continue;
+		ret = cas_tree_encode(w->m->store, &c->node.digest, &tree, w->err);
+		if (ret == 0)
+			ret = cas_put_bytes(w->m->store, buf_str(&tree), tree.len, &c->tree,
+					    w->err);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+int fs_capture_run(const struct fs_merge *m, struct fs_derived *derived,
+		   const struct fs_outputs *outputs, const struct fs_capture_options *opts,
+		   struct fs_capture *out, struct err *err)
+{
+	struct fs_capture got = {0};
+	struct walk w = {.m = m,
+			 .derived = derived,
+			 .outputs = outputs,
+			 .opts = opts,
+			 .out = &got,
+			 .err = err};
+	const char *last = NULL;
+	int ret = 0;
+
+	got.captured = calloc(outputs->nr ? outputs->nr : 1, sizeof(*got.captured));
+	if (got.captured == NULL)
+		return no_memory(&w);
+	got.nr = outputs->nr;
+	for (size_t i = 0; ret == 0 && i < outputs->nr; i++) {
+		if (last && fs_path_within(outputs->out[i].path, last))
+			continue;
+		last = outputs->out[i].path;
+		ret = capture_output(&w, &outputs->out[i]);
+	}
+	if (ret == 0)
+		ret = put_trees(&w);
+	buf_fini(&w.path);
+	if (ret < 0) {
+		fs_capture_fini(&got);
+		return ret;
+	}
+	*out = got;
+	return 0;
+}

@@ -1,0 +1,242 @@
+/* fs/sandbox/journal.c - files that a capture moved, so that a cut one can be undone */
+#include "fs/sandbox/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/buf.h"
+#include "cas/base/err.h"
+#include "cas/base/io.h"
+#include "cas/checkout.h"
+#include "cas/store.h"
+
+/*
+ * A line is "INO MODE MTIME PATH\0": NUL ends it, since a path may hold a newline. PATH
+ * is that of the file in the upper, relative to the sandbox's directory, as the kernel
+ * names it: below a renamed directory it is not the path that the action saw.
+ */
+
+#define JOURNAL_MAX (1 << 30)
+
+struct fs_journal {
+	int fd;
+	int dir_fd;
+	char top[PATH_MAX]; /* path of dir_fd, as the kernel names it */
+};
+
+static int fd_path(int fd, char out[PATH_MAX])
+{
+	char proc[64];
+	ssize_t len;
+
+	(void)snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	len = readlink(proc, out, PATH_MAX - 1);
+	if (len < 0)
+		return -errno;
+	out[len] = '\0';
+	return len == PATH_MAX - 1 ? -ENAMETOOLONG : 0;
+}
+
+int fs_journal_open(int dir_fd, struct fs_journal **out, struct err *err)
+{
+	struct fs_journal *j = calloc(1, sizeof(*j));
+	int ret = 0;
+
+	if (j == NULL)
+		return err_set(err, -ENOMEM, "no memory for a journal");
+	j->dir_fd = dir_fd;
+	j->fd = openat(dir_fd, FS_JOURNAL_NAME,
+		       O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+	ret = j->fd < 0 ? -errno : fd_path(dir_fd, j->top);
+	if (ret < 0) {
+		fs_journal_close(j);
+		return err_set(err, ret, "cannot open the journal of a capture: %s",
+			       strerrordesc_np(-ret));
+	}
+	*out = j;
+	return 0;
+}
+
+void fs_journal_close(struct fs_journal *j)
+{
+	if (j && j->fd >= 0)
+		(void)close(j->fd);
+	free(j);
+}
+
+int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *name,
+		      const struct stat *st, struct err *err)
+{
+	struct fs_journal *j = ctx;
+	auto_buf struct buf line = {0};
+	char dir[PATH_MAX];
+	size_t top = strlen(j->top);
+	int ret = fd_path(file_dir_fd, dir);
+
+	/* Too deep for the kernel to name. */
+	if (ret == -ENAMETOOLONG ||
+	    (ret == 0 && (strncmp(dir, j->top, top) != 0 || dir[top] != '/')))
+		return 1;
+	if (ret == 0)
+		ret = buf_printf(&line, "%" PRIu64 " %o %" PRId64 " %s/%s", (uint64_t)st->st_ino,
+				 (unsigned)(st->st_mode & 07777),
+				 (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
+				 dir + top + 1, name);
+	if (ret == 0)
+		ret = io_write_full(j->fd, line.data, line.len + 1);
+	if (ret < 0)
+		return err_set(err, ret, "cannot note that %s moves to the store: %s", path,
+			       strerrordesc_np(-ret));
+	return 0;
+}
+
+struct moved_file {
+	uint64_t ino;
+	unsigned mode;
+	int64_t mtime_ns;
+	const char *path;
+	bool missing;
+	bool found;
+	struct cas_digest digest;
+};
+
+static int line_parse(const char *line, struct moved_file *out)
+{
+	int at = 0;
+
+	if (sscanf(line, "%" SCNu64 " %o %" SCNd64 " %n", &out->ino, &out->mode, &out->mtime_ns,
+		   &at) != 3 ||
+	    at == 0 || line[at] == '\0' || line[at] == '/' || strstr(line + at, "../"))
+		return -EUCLEAN;
+	out->path = line + at;
+	return 0;
+}
+
+struct undo {
+	struct moved_file *files; /* sorted by inode while blobs are looked for */
+	size_t nr;
+};
+
+static int by_ino(const void *a, const void *b)
+{
+	const struct moved_file *x = a;
+	const struct moved_file *y = b;
+
+	return x->ino < y->ino ? -1 : x->ino > y->ino;
+}
+
+static int match_blob(void *ctx, const struct cas_store_blob *blob)
+{
+	struct undo *u = ctx;
+	struct moved_file key = {.ino = blob->stamp.ino};
+	struct moved_file *f = bsearch(&key, u->files, u->nr, sizeof(key), by_ino);
+
+	if (f && f->missing && blob->stamp.mtime_ns >= 0) {
+		f->found = true;
+		f->digest = blob->digest;
+	}
+	return 0;
+}
+
+static int parse_all(const struct buf *text, int dir_fd, struct undo *u, bool *any)
+{
+	const char *end = text->data + text->len;
+	size_t cap = 0;
+
+	for (const char *p = text->data; p < end; p += strlen(p) + 1) {
+		struct stat st;
+
+		/* The last line may be cut: its file had not moved yet. */
+		if (p + strlen(p) >= end)
+			break;
+		if (u->nr == cap) {
+			struct moved_file *grown;
+
+			cap = cap ? cap * 2 : 64;
+			grown = realloc(u->files, cap * sizeof(*grown));
+			if (grown == NULL)
+				return -ENOMEM;
+			u->files = grown;
+		}
+		memset(&u->files[u->nr], 0, sizeof(*u->files));
+		if (line_parse(p, &u->files[u->nr]) < 0)
+			return -EUCLEAN;
+		u->files[u->nr].missing =
+			fstatat(dir_fd, u->files[u->nr].path, &st, AT_SYMLINK_NOFOLLOW) < 0;
+		*any |= u->files[u->nr].missing;
+		u->nr++;
+	}
+	return 0;
+}
+
+static int give_back(struct cas_store *store, int dir_fd, const struct moved_file *f,
+		     struct err *err)
+{
+	char parent[PATH_MAX];
+	const char *slash = strrchr(f->path, '/');
+	const struct timespec times[2] = {
+		{.tv_nsec = UTIME_OMIT},
+		{.tv_sec = f->mtime_ns / 1000000000, .tv_nsec = f->mtime_ns % 1000000000},
+	};
+	auto_close int fd = -1;
+	int ret;
+
+	if (!f->missing)
+		return 0;
+	if (!f->found)
+		return err_set(err, -EUCLEAN,
+			       "output %s is neither in the sandbox nor in the store", f->path);
+	(void)snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - f->path) : 1,
+		       slash ? f->path : ".");
+	fd = openat(dir_fd, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return err_set(err, -errno, "cannot give %s back: %m", f->path);
+	ret = cas_checkout_file(store, &f->digest, f->mode & S_IXUSR, fd,
+				slash ? slash + 1 : f->path, NULL, err);
+	if (ret < 0)
+		return ret;
+	if (fchmodat(fd, slash ? slash + 1 : f->path, f->mode, 0) < 0 ||
+	    utimensat(fd, slash ? slash + 1 : f->path, times, AT_SYMLINK_NOFOLLOW) < 0)
+		return err_set(err, -errno, "cannot restore mode and time of %s: %m", f->path);
+	return 0;
+}
+
+int fs_journal_undo(struct cas_store *store, int dir_fd, struct err *err)
+{
+	auto_buf struct buf text = {0};
+	struct undo u = {0};
+	bool any = false;
+	int ret = io_read_file(dir_fd, FS_JOURNAL_NAME, JOURNAL_MAX, &text);
+
+	if (ret == -ENOENT)
+		return 0;
+	if (ret == 0 && text.len > 0)
+		ret = parse_all(&text, dir_fd, &u, &any);
+	if (ret < 0) {
+		free(u.files);
+		return err_set(err, ret, "the journal of a capture is damaged: %s",
+			       strerrordesc_np(-ret));
+	}
+	if (u.nr > 1)
+		qsort(u.files, u.nr, sizeof(*u.files), by_ino);
+	if (any)
+		ret = cas_store_walk(store, match_blob, NULL, &u, err);
+	for (size_t i = 0; ret == 0 && i < u.nr; i++)
+		ret = give_back(store, dir_fd, &u.files[i], err);
+	free(u.files);
+	return ret < 0 ? ret : fs_journal_drop(dir_fd, err);
+}
+
+int fs_journal_drop(int dir_fd, struct err *err)
+{
+	if (unlinkat(dir_fd, FS_JOURNAL_NAME, 0) < 0 && errno != ENOENT)
+		return err_set(err, -errno, "cannot remove the journal of a capture: %m");
+	return 0;
+}

@@ -1,0 +1,35 @@
+/* fs/sandbox/journal.h - files that a capture moved, so that a cut one can be undone */
+#ifndef FS_SANDBOX_JOURNAL_H
+#define FS_SANDBOX_JOURNAL_H
+
+#include <sys/stat.h>
+
+struct cas_store;
+struct err;
+
+#define FS_JOURNAL_NAME "moved" /* beside the record */
+
+/*
+ * A line a file, written before the file leaves its name for the store. A move keeps
+ * the inode, by which the blob is found again. One thread drives one.
+ */
+struct fs_journal;
+
+/* In the sandbox's directory @dir_fd, of which a copy is kept; appends to what is there. */
+int fs_journal_open(int dir_fd, struct fs_journal **out, struct err *err);
+void fs_journal_close(struct fs_journal *j);
+
+/* As fs_capture_options.moving, with the journal as @ctx. */
+int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *name,
+		      const struct stat *st, struct err *err);
+
+/*
+ * Give every file of the journal that left its name back to it, from the store, then
+ * drop the journal. No journal is fine. -EUCLEAN: the journal is damaged, or a file is
+ * in neither place (named).
+ */
+int fs_journal_undo(struct cas_store *store, int dir_fd, struct err *err);
+/* The capture is complete. */
+int fs_journal_drop(int dir_fd, struct err *err);
+
+#endif
