@@ -1,0 +1,300 @@
+/* fs/sandbox/create.c - a sandbox begins, and ends */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "cas/base/io.h"
+#include "cas/base/log.h"
+#include "fs/sandbox/cgroup.h"
+#include "fs/sandbox/sandbox_i.h"
+#include "meta/meta.h"
+
+/* fs_plan_tree over a stored root. */
+struct tree_look {
+	struct meta *meta;
+	const struct cas_digest *root;
+};
+
+static int look_dir(struct meta *meta, const struct cas_digest *dir, enum fs_plan_kind *out,
+		    struct err *err)
+{
+	struct meta_dirinfo info;
+	int ret = meta_dir_info(meta, dir, &info, err);
+
+	if (ret < 0)
+		return ret;
+	*out = info.nr_entries > 0 ? FS_PLAN_DIR : FS_PLAN_EMPTY_DIR;
+	return 0;
+}
+
+static int look(void *ctx, const char *path, enum fs_plan_kind *out, struct err *err)
+{
+	const struct tree_look *t = ctx;
+	struct cas_digest at = *t->root;
+
+	while (*path != '\0') {
+		char name[CAS_NAME_MAX + 1];
+		size_t len = strcspn(path, "/");
+		struct meta_dirent ent;
+		enum cas_node_kind kind;
+		int ret;
+
+		memcpy(name, path, len);
+		name[len] = '\0';
+		path += len;
+		path += *path == '/';
+		ret = meta_dir_find(t->meta, &at, name, &ent, err);
+		if (ret < 0)
+			return ret;
+		if (ret == 0) {
+			*out = FS_PLAN_ABSENT;
+			return 0;
+		}
+		kind = ent.kind;
+		at = ent.digest;
+		meta_dirent_fini(&ent);
+		if (kind != CAS_NODE_DIRECTORY) {
+			*out = kind == CAS_NODE_FILE ? FS_PLAN_FILE : FS_PLAN_SYMLINK;
+			return 0;
+		}
+	}
+	return look_dir(t->meta, &at, out, err);
+}
+
+int fs_sandbox_plan(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	struct tree_look ctx = {.meta = all->meta, .root = &sb->rec.root};
+	struct fs_plan_tree tree = {.look = look, .ctx = &ctx};
+	struct fs_plan plan;
+	int ret = fs_plan_make(&sb->outputs, sb->rec.writable, &tree, &plan, err);
+
+	if (ret < 0)
+		return ret;
+	/* What a record says about layers stays: files lie there. */
+	lock_take(&all->lock);
+	if (sb->rec.plan.layers == NULL) {
+		sb->rec.plan.layers = steal_ptr(&plan.layers);
+		sb->rec.plan.nr_layers = plan.nr_layers;
+		plan.nr_layers = 0;
+	}
+	sb->rec.plan.dirs = steal_ptr(&plan.dirs);
+	sb->rec.plan.nr_dirs = plan.nr_dirs;
+	plan.nr_dirs = 0;
+	lock_drop(&all->lock);
+	fs_plan_fini(&plan);
+	return 0;
+}
+
+int fs_sandbox_derive(struct fs_sandboxes *all, const struct fs_sandbox *sb,
+		      struct fs_derived **out, struct err *err)
+{
+	const struct fs_plan *plan = &sb->rec.plan;
+	auto_free struct fs_graft *grafts = calloc(plan->nr_dirs + 1, sizeof(*grafts));
+
+	if (grafts == NULL)
+		return err_set(err, -ENOMEM, "no memory for the root of a sandbox");
+	for (size_t i = 0; i < plan->nr_dirs; i++)
+		grafts[i] = (struct fs_graft){.path = plan->dirs[i], .op = FS_GRAFT_DIR};
+	return fs_derive(all->store, &sb->rec.root, grafts, plan->nr_dirs, out, err);
+}
+
+static int root_check(struct fs_sandboxes *all, const struct cas_digest *root, struct err *err)
+{
+	struct err why = {0};
+	struct meta_dirinfo info;
+	int ret = meta_dir_info(all->meta, root, &info, &why);
+
+	if (ret == -EUCLEAN)
+		return err_set(err, -ENOTDIR, "root %s is not a Directory: %.500s",
+			       CAS_DIGEST_TEXT(root), err_text(&why, ret));
+	if (ret < 0)
+		return err_set(err, ret, "root %s: %.500s", CAS_DIGEST_TEXT(root),
+			       err_text(&why, ret));
+	return 0;
+}
+
+static int record_fill(struct fs_sandboxes *all, const struct fs_sandbox_spec *spec,
+		       struct fs_record *rec)
+{
+	char id[33];
+
+	if (spec->id == NULL && io_random_hex(id, 16) < 0)
+		return -EIO;
+	rec->id = strdup(spec->id ? spec->id : id);
+	rec->boot_id = strdup(all->boot_id);
+	rec->root = spec->root;
+	rec->writable = spec->writable;
+	rec->state = FS_SANDBOX_CREATING;
+	rec->unlisted = spec->unlisted;
+	rec->created_ns = fs_sandbox_now_ns();
+	rec->given = calloc(spec->nr_outputs + 1, sizeof(*rec->given));
+	if (!rec->id || !rec->boot_id || !rec->given)
+		return -ENOMEM;
+	for (size_t i = 0; i < spec->nr_outputs; i++) {
+		rec->given[i] = strdup(spec->outputs[i]);
+		if (rec->given[i] == NULL)
+			return -ENOMEM;
+		rec->nr_given = i + 1;
+	}
+	return 0;
+}
+
+static int sandbox_new(struct fs_sandboxes *all, const struct fs_sandbox_spec *spec,
+		       struct fs_sandbox **out, struct err *err)
+{
+	struct fs_sandbox *sb;
+	int ret = spec->id ? fs_sandbox_id_check(spec->id, err) : 0;
+
+	if (ret < 0)
+		return ret;
+	sb = calloc(1, sizeof(*sb));
+	if (sb == NULL)
+		return err_set(err, -ENOMEM, "no memory for a sandbox");
+	ret = record_fill(all, spec, &sb->rec);
+	if (ret < 0)
+		(void)err_set(err, ret, "cannot describe a new sandbox: %s", strerrordesc_np(-ret));
+	else
+		ret = fs_outputs_parse(spec->outputs, spec->nr_outputs, &sb->outputs, err);
+	if (ret < 0) {
+		fs_sandbox_free(sb);
+		return ret;
+	}
+	*out = sb;
+	return 0;
+}
+
+/* Everything that can go wrong, with @dir_fd the sandbox's own directory. */
+static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+			struct err *err)
+{
+	struct fs_derived *view = NULL;
+	int ret = fs_sandbox_derive(all, sb, &view, err);
+
+	if (ret == 0)
+		ret = fs_layers_prepare(sb, dir_fd, err);
+	if (ret == 0)
+		ret = fs_sandbox_show_view(all, sb, view, err);
+	if (ret < 0) {
+		fs_derived_free(view);
+		return ret;
+	}
+	ret = fs_layers_mount(all, sb, dir_fd, false, err);
+	if (ret < 0)
+		return ret;
+	fs_sandbox_set_state(all, sb, FS_SANDBOX_LIVE);
+	ret = fs_record_write(&sb->rec, dir_fd, all->durable, err);
+	if (ret < 0)
+		fs_layers_unmount(all, sb);
+	return ret;
+}
+
+static int sandbox_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	auto_close int dir_fd = -1;
+	int ret;
+
+	/* Before anything is made: most wrong requests end here. */
+	ret = root_check(all, &sb->rec.root, err);
+	if (ret == 0)
+		ret = fs_sandbox_plan(all, sb, err);
+	if (ret < 0)
+		return ret;
+	if (mkdirat(all->dir_fd, sb->rec.id, 0700) < 0)
+		return err_set(err, -errno, "cannot make the directory of sandbox %s: %m",
+			       sb->rec.id);
+	ret = dir_fd = fs_sandbox_open_dir(all, sb->rec.id, err);
+	if (ret >= 0)
+		ret = sandbox_make(all, sb, dir_fd, err);
+	if (ret < 0)
+		(void)fs_reaper_take(all, sb->rec.id, NULL);
+	return ret;
+}
+
+int fs_sandbox_create(struct fs_sandboxes *all, const struct fs_sandbox_spec *spec, char **id_out,
+		      char **path_out, struct err *err)
+{
+	struct fs_sandbox *sb = NULL;
+	auto_free char *id = NULL;
+	auto_free char *path = NULL;
+	int ret = sandbox_new(all, spec, &sb, err);
+
+	if (ret < 0)
+		return ret;
+	id = strdup(sb->rec.id);
+	if (id == NULL || asprintf(&path, "%s/%s", all->base, id) < 0) {
+		path = NULL;
+		fs_sandbox_free(sb);
+		return err_set(err, -ENOMEM, "no memory for a sandbox");
+	}
+	ret = fs_sandbox_enter(all, sb);
+	if (ret < 0) {
+		fs_sandbox_free(sb);
+		return err_set(err, ret, "sandbox id %s is in use", id);
+	}
+	ret = sandbox_begin(all, sb, err);
+	if (ret < 0) {
+		fs_sandbox_leave(all, sb);
+	} else {
+		all->events.added(all->events.ctx, id);
+		fs_sandbox_history(all, sb, "live");
+		log_info("sandbox %s: created, root %s, %zu layers", id,
+			 CAS_DIGEST_TEXT(&sb->rec.root), sb->rec.plan.nr_layers);
+	}
+	fs_sandbox_unclaim(all, sb);
+	if (ret < 0)
+		return ret;
+	*id_out = steal_ptr(&id);
+	*path_out = steal_ptr(&path);
+	return 0;
+}
+
+int fs_sandbox_set_cgroup(struct fs_sandboxes *all, const char *id, const char *cgroup,
+			  struct err *err)
+{
+	struct fs_sandbox *sb = NULL;
+	char *copy;
+	char *old;
+	int ret = fs_cgroup_check(cgroup, err);
+
+	if (ret == 0)
+		ret = fs_sandbox_claim(all, id, &sb, err);
+	if (ret < 0)
+		return ret;
+	copy = strdup(cgroup);
+	if (copy == NULL) {
+		fs_sandbox_unclaim(all, sb);
+		return err_set(err, -ENOMEM, "no memory for a control group");
+	}
+	lock_take(&all->lock);
+	old = sb->rec.cgroup;
+	sb->rec.cgroup = copy;
+	lock_drop(&all->lock);
+	free(old);
+	ret = fs_sandbox_save(all, sb, err);
+	fs_sandbox_unclaim(all, sb);
+	return ret;
+}
+
+int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err)
+{
+	struct fs_sandbox *sb;
+	int ret = fs_sandbox_claim(all, id, &sb, err);
+
+	if (ret < 0)
+		return ret;
+	/* While the name still resolves: forgetting an entry would detach what is on it. */
+	fs_layers_freeze(all, sb);
+	ret = fs_reaper_take(all, id, err);
+	if (ret == 0) {
+		fs_sandbox_leave(all, sb);
+		fs_sandbox_history(all, sb, "removed");
+		log_info("sandbox %s: removed", id);
+	}
+	fs_sandbox_unclaim(all, sb);
+	return ret;
+}

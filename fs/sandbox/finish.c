@@ -1,0 +1,255 @@
+/* fs/sandbox/finish.c - freeze a sandbox, capture its outputs, keep the result */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/buf.h"
+#include "cas/base/err.h"
+#include "cas/base/io.h"
+#include "cas/base/log.h"
+#include "cas/store.h"
+#include "fs/sandbox/capture.h"
+#include "fs/sandbox/journal.h"
+#include "fs/sandbox/result.h"
+#include "fs/sandbox/sandbox_i.h"
+
+/*
+ * In this order, so that a crash anywhere leaves a sandbox that can go on:
+ *
+ *   freeze           nobody writes any more
+ *   FINISHING        in the record; from here on files may have moved to the store
+ *   capture          each move noted in the journal before it happens
+ *   sync             blobs are durable
+ *   result.json, result, FINISHED, journal dropped
+ *
+ * A capture that fails, or that a restart finds cut, is undone from the journal.
+ */
+
+#define RESULT_MAX (256 << 20)
+
+/* What one finish works with. */
+struct finish {
+	struct fs_sandboxes *all;
+	struct fs_sandbox *sb;
+	const struct fs_finish_spec *spec;
+	int dir_fd;
+	struct fs_derived *view;
+	struct fs_merge merge;
+	struct fs_changes changes;
+	struct fs_capture capture;
+	struct fs_result_times times;
+	struct err *err;
+};
+
+static void finish_fini(struct finish *f)
+{
+	fs_capture_fini(&f->capture);
+	fs_changes_fini(&f->changes);
+	fs_layers_close(&f->merge);
+	fs_derived_free(f->view);
+}
+
+int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+			   struct err *err)
+{
+	auto_buf struct buf data = {0};
+	struct fs_derived *view = NULL;
+	struct fs_graft *grafts;
+	size_t nr;
+	int ret = io_read_file(dir_fd, FS_RESULT_NAME, RESULT_MAX, &data);
+
+	if (ret < 0)
+		return err_set(err, ret, "cannot read the result of sandbox %s: %s", sb->rec.id,
+			       strerrordesc_np(-ret));
+	ret = fs_result_grafts(buf_str(&data), data.len, &sb->outputs, &grafts, &nr, err);
+	if (ret < 0)
+		return ret;
+	ret = fs_derive(all->store, &sb->rec.root, grafts, nr, &view, err);
+	fs_result_grafts_free(grafts, nr);
+	if (ret == 0)
+		ret = fs_sandbox_show_view(all, sb, view, err);
+	if (ret < 0)
+		fs_derived_free(view);
+	return ret;
+}
+
+static int capture(struct finish *f)
+{
+	struct fs_capture_options opts = {.may_move = !f->sb->leftover};
+	struct fs_journal *journal = NULL;
+	int ret =
+		fs_changes_find(&f->merge, &f->sb->outputs, f->sb->rec.writable,
+				f->sb->rec.plan.dirs, f->sb->rec.plan.nr_dirs, &f->changes, f->err);
+
+	if (ret == 0 && opts.may_move)
+		ret = fs_journal_open(f->dir_fd, &journal, f->err);
+	if (ret < 0)
+		return ret;
+	if (journal) {
+		opts.moving = fs_journal_moving;
+		opts.moving_ctx = journal;
+	}
+	f->times.upload_start_ns = fs_sandbox_now_ns();
+	ret = fs_capture_run(&f->merge, f->view, &f->sb->outputs, &opts, &f->capture, f->err);
+	fs_journal_close(journal);
+	if (ret == 0)
+		ret = cas_store_sync(f->all->store, f->err);
+	f->times.upload_end_ns = fs_sandbox_now_ns();
+	return ret;
+}
+
+static int write_file(struct finish *f, const char *name, const void *data, size_t len)
+{
+	int ret = io_replace_file(f->dir_fd, name, data, len, 0600, f->all->durable);
+
+	if (ret < 0)
+		return err_set(f->err, ret, "sandbox %s: cannot write %s: %s", f->sb->rec.id, name,
+			       strerrordesc_np(-ret));
+	return 0;
+}
+
+/* Write both forms of the result, then the record that makes them count. */
+static int keep_result(struct finish *f, json_t **answer)
+{
+	auto_buf struct buf binary = {0};
+	auto_free char *text = NULL;
+	json_t *obj = NULL;
+	int ret;
+
+	f->times.created_ns = f->sb->rec.created_ns;
+	f->times.completed_ns = fs_sandbox_now_ns();
+	ret = fs_result_make(&f->sb->outputs, &f->capture, &f->changes, f->spec, &f->times, &binary,
+			     &obj, f->err);
+	if (ret < 0)
+		return ret;
+	(void)json_object_set_new(obj, "result_file",
+				  json_sprintf("%s/sandboxes/%s/%s", cas_store_path(f->all->store),
+					       f->sb->rec.id, FS_RESULT_NAME));
+	text = json_dumps(obj, JSON_INDENT(2));
+	ret = text ? write_file(f, FS_RESULT_JSON_NAME, text, strlen(text)) : -ENOMEM;
+	if (ret == 0)
+		ret = write_file(f, FS_RESULT_NAME, buf_str(&binary), binary.len);
+	if (ret == 0) {
+		lock_take(&f->all->lock);
+		f->sb->rec.finished_ns = f->times.completed_ns;
+		f->sb->rec.exit_code = f->spec->exit_code;
+		f->sb->rec.state = FS_SANDBOX_FINISHED;
+		lock_drop(&f->all->lock);
+		ret = fs_record_write(&f->sb->rec, f->dir_fd, f->all->durable, f->err);
+		if (ret < 0)
+			fs_sandbox_set_state(f->all, f->sb, FS_SANDBOX_FINISHING);
+	}
+	if (ret < 0) {
+		json_decref(obj);
+		return ret;
+	}
+	*answer = obj;
+	return 0;
+}
+
+static int finish_frozen(struct finish *f, json_t **answer)
+{
+	struct fs_sandbox *sb = f->sb;
+	struct err undo_err = {0};
+	int ret;
+
+	fs_sandbox_set_state(f->all, sb, FS_SANDBOX_FINISHING);
+	ret = fs_record_write(&sb->rec, f->dir_fd, f->all->durable, f->err);
+	if (ret == 0)
+		ret = fs_sandbox_derive(f->all, sb, &f->view, f->err);
+	if (ret == 0)
+		ret = fs_layers_open(f->all, sb, f->dir_fd, &f->merge, f->err);
+	if (ret < 0)
+		return ret;
+	f->merge.derived = f->view;
+	f->merge.root = *fs_derived_root(f->view);
+	ret = capture(f);
+	if (ret == 0)
+		ret = keep_result(f, answer);
+	if (ret == 0) {
+		(void)fs_journal_drop(f->dir_fd, NULL);
+		return 0;
+	}
+	if (fs_journal_undo(f->all->store, f->dir_fd, &undo_err) < 0)
+		log_error("sandbox %s: %s", sb->rec.id, undo_err.msg);
+	return ret;
+}
+
+/* -EROFS with the names when the stored answer says that inputs were changed. */
+static int verdict(const struct fs_sandbox *sb, const json_t *answer, struct err *err)
+{
+	const json_t *changed = json_object_get(answer, "changed");
+	size_t nr = json_array_size(changed);
+	const char *first = json_string_value(json_array_get(changed, 0));
+
+	if (nr == 0)
+		return 0;
+	return err_set(err, -EROFS,
+		       "sandbox %s: %zu input%s changed or hidden, against --writable %s: "
+		       "%s%s",
+		       sb->rec.id, nr, nr == 1 ? " was" : "s were",
+		       fs_writable_name(sb->rec.writable), first ? first : "?",
+		       nr > 1 ? " and others" : "");
+}
+
+static int read_answer(struct fs_sandbox *sb, int dir_fd, json_t **answer, struct err *err)
+{
+	auto_buf struct buf text = {0};
+	int ret = io_read_file(dir_fd, FS_RESULT_JSON_NAME, RESULT_MAX, &text);
+	json_t *obj = ret < 0 ? NULL : json_loadb(buf_str(&text), text.len, 0, NULL);
+
+	if (obj == NULL)
+		return err_set(err, ret < 0 ? ret : -EUCLEAN,
+			       "the result of sandbox %s cannot be read", sb->rec.id);
+	*answer = obj;
+	return 0;
+}
+
+static int finish_claimed(struct fs_sandboxes *all, struct fs_sandbox *sb,
+			  const struct fs_finish_spec *spec, json_t **answer, struct err *err)
+{
+	auto_close int dir_fd = fs_sandbox_open_dir(all, sb->rec.id, err);
+	struct finish f = {.all = all, .sb = sb, .spec = spec, .dir_fd = dir_fd, .err = err};
+	struct err view_err = {0};
+	int ret;
+
+	if (dir_fd < 0)
+		return dir_fd;
+	if (sb->rec.state == FS_SANDBOX_FINISHED)
+		return read_answer(sb, dir_fd, answer, err);
+	if (sb->rec.state == FS_SANDBOX_LOST)
+		return err_set(err, -ESTALE, "sandbox %s is lost: its outputs cannot be trusted",
+			       sb->rec.id);
+	fs_layers_freeze(all, sb);
+	ret = finish_frozen(&f, answer);
+	finish_fini(&f);
+	if (ret < 0)
+		return ret;
+	/* For people who look; the result does not depend on it. */
+	if (fs_sandbox_show_result(all, sb, dir_fd, &view_err) < 0)
+		log_warn("sandbox %s: cannot show the outputs: %s", sb->rec.id, view_err.msg);
+	fs_sandbox_history(all, sb, "finished");
+	log_info("sandbox %s: finished, exit code %d", sb->rec.id, spec->exit_code);
+	return 0;
+}
+
+int fs_sandbox_finish(struct fs_sandboxes *all, const char *id, const struct fs_finish_spec *spec,
+		      json_t **answer, struct err *err)
+{
+	struct fs_sandbox *sb;
+	json_t *got = NULL;
+	int ret = fs_sandbox_claim(all, id, &sb, err);
+
+	if (ret < 0)
+		return ret;
+	ret = finish_claimed(all, sb, spec, &got, err);
+	if (ret == 0) {
+		*answer = got;
+		ret = verdict(sb, got, err);
+	}
+	fs_sandbox_unclaim(all, sb);
+	return ret;
+}

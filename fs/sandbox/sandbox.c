@@ -1,0 +1,298 @@
+/* fs/sandbox/sandbox.c - the table of sandboxes */
+#include "fs/sandbox/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <utlist.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "cas/store.h"
+#include "fs/sandbox/sandbox_i.h"
+#include "meta/meta.h"
+
+#define LIST_BATCH 32
+
+int64_t fs_sandbox_now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+void fs_sandbox_free(struct fs_sandbox *sb)
+{
+	if (sb == NULL)
+		return;
+	fs_derived_free(sb->view);
+	fs_outputs_fini(&sb->outputs);
+	fs_record_fini(&sb->rec);
+	free(sb->moved);
+	free(sb);
+}
+
+static int not_found(const char *id, struct err *err)
+{
+	return err_set(err, -ENOENT, "no sandbox %s", id);
+}
+
+int fs_sandbox_claim(struct fs_sandboxes *all, const char *id, struct fs_sandbox **out,
+		     struct err *err)
+{
+	struct fs_sandbox *sb = NULL;
+	bool gone = false;
+	bool last = false;
+
+	lock_take(&all->lock);
+	HASH_FIND_STR(all->by_id, id, sb);
+	if (sb) {
+		sb->nr_refs++;
+		while (sb->busy)
+			(void)lock_wait(&all->lock, &all->idle, 0);
+		sb->nr_refs--;
+		gone = sb->gone;
+		last = gone && sb->nr_refs == 0;
+		sb->busy = !gone;
+	}
+	lock_drop(&all->lock);
+	if (last)
+		fs_sandbox_free(sb);
+	if (sb == NULL || gone)
+		return not_found(id, err);
+	*out = sb;
+	return 0;
+}
+
+void fs_sandbox_unclaim(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	bool last;
+
+	lock_take(&all->lock);
+	sb->busy = false;
+	last = sb->gone && sb->nr_refs == 0;
+	(void)pthread_cond_broadcast(&all->idle);
+	lock_drop(&all->lock);
+	if (last)
+		fs_sandbox_free(sb);
+}
+
+int fs_sandbox_enter(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	struct fs_sandbox *other;
+
+	lock_take(&all->lock);
+	HASH_FIND_STR(all->by_id, sb->rec.id, other);
+	if (other == NULL) {
+		sb->busy = true;
+		sb->pos = ++all->next_pos;
+		HASH_ADD_KEYPTR(hh, all->by_id, sb->rec.id, strlen(sb->rec.id), sb);
+		DL_APPEND(all->in_order, sb);
+	}
+	lock_drop(&all->lock);
+	return other ? -EEXIST : 0;
+}
+
+void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	struct fs_derived *old = sb->view;
+
+	lock_take(&all->lock);
+	sb->view = NULL;
+	sb->visible = false;
+	lock_drop(&all->lock);
+	all->events.changed(all->events.ctx, sb->rec.id);
+	if (old) {
+		fs_derived_release(old, all->meta);
+		fs_derived_free(old);
+	}
+}
+
+void fs_sandbox_leave(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	lock_take(&all->lock);
+	HASH_DEL(all->by_id, sb);
+	DL_DELETE(all->in_order, sb);
+	sb->gone = true;
+	lock_drop(&all->lock);
+	fs_sandbox_hide(all, sb);
+}
+
+int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct fs_derived *view,
+			 struct err *err)
+{
+	struct fs_derived *old = sb->view;
+	int ret = fs_derived_hold(view, all->meta, err);
+
+	if (ret < 0)
+		return ret;
+	lock_take(&all->lock);
+	sb->view = view;
+	sb->view_root = *fs_derived_root(view);
+	sb->serial = ++all->next_serial;
+	sb->visible = true;
+	lock_drop(&all->lock);
+	/* Whoever looks from now on must not find what the kernel knew of the name. */
+	all->events.changed(all->events.ctx, sb->rec.id);
+	if (old) {
+		fs_derived_release(old, all->meta);
+		fs_derived_free(old);
+	}
+	return 0;
+}
+
+void fs_sandbox_set_state(struct fs_sandboxes *all, struct fs_sandbox *sb,
+			  enum fs_sandbox_state state)
+{
+	lock_take(&all->lock);
+	sb->rec.state = state;
+	lock_drop(&all->lock);
+}
+
+int fs_sandbox_open_dir(struct fs_sandboxes *all, const char *id, struct err *err)
+{
+	int fd = openat(all->dir_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? err_set(err, -errno, "cannot open the files of sandbox %s: %m", id) : fd;
+}
+
+int fs_sandbox_save(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	auto_close int fd = fs_sandbox_open_dir(all, sb->rec.id, err);
+
+	return fd < 0 ? fd : fs_record_write(&sb->rec, fd, all->durable, err);
+}
+
+void fs_sandbox_history(struct fs_sandboxes *all, const struct fs_sandbox *sb, const char *state)
+{
+	char root[CAS_DIGEST_STR_SZ];
+	struct meta_sandbox_row row = {
+		.id = sb->rec.id,
+		.root = cas_digest_format(&sb->rec.root, '/', root),
+		.state = state,
+		.created_ns = sb->rec.created_ns,
+		.finished_ns = sb->rec.finished_ns,
+		.exit_code = sb->rec.exit_code,
+	};
+
+	meta_sandbox_record(all->meta, &row);
+}
+
+int fs_sandboxes_lookup(struct fs_sandboxes *all, const char *id, struct cas_digest *root,
+			uint64_t *serial)
+{
+	struct fs_sandbox *sb;
+	bool visible;
+
+	lock_take(&all->lock);
+	HASH_FIND_STR(all->by_id, id, sb);
+	visible = sb && sb->visible;
+	if (visible) {
+		*root = sb->view_root;
+		*serial = sb->serial;
+	}
+	lock_drop(&all->lock);
+	return visible;
+}
+
+struct list_entry {
+	uint64_t pos;
+	char id[FS_SANDBOX_ID_MAX + 1];
+};
+
+static size_t list_batch(struct fs_sandboxes *all, uint64_t start, struct list_entry *out)
+{
+	struct fs_sandbox *sb;
+	size_t nr = 0;
+
+	lock_take(&all->lock);
+	DL_FOREACH (all->in_order, sb) {
+		if (sb->pos < start || !sb->visible || sb->rec.unlisted ||
+		    sb->rec.state == FS_SANDBOX_CREATING)
+			continue;
+		out[nr].pos = sb->pos;
+		(void)stpncpy(out[nr].id, sb->rec.id, FS_SANDBOX_ID_MAX);
+		out[nr].id[FS_SANDBOX_ID_MAX] = '\0';
+		if (++nr == LIST_BATCH)
+			break;
+	}
+	lock_drop(&all->lock);
+	return nr;
+}
+
+void fs_sandboxes_list(struct fs_sandboxes *all, uint64_t start,
+		       int (*each)(void *ctx, uint64_t pos, const char *id), void *ctx)
+{
+	struct list_entry batch[LIST_BATCH];
+	size_t nr;
+
+	/* The callback runs without the lock: it may fill a reply, or ask here again. */
+	do {
+		nr = list_batch(all, start, batch);
+		for (size_t i = 0; i < nr; i++) {
+			if (each(ctx, batch[i].pos, batch[i].id) != 0)
+				return;
+			start = batch[i].pos + 1;
+		}
+	} while (nr == LIST_BATCH);
+}
+
+size_t fs_sandboxes_count(struct fs_sandboxes *all)
+{
+	size_t nr;
+
+	lock_take(&all->lock);
+	nr = HASH_COUNT(all->by_id);
+	lock_drop(&all->lock);
+	return nr;
+}
+
+static json_t *describe(struct fs_sandboxes *all, const struct fs_sandbox *sb)
+{
+	json_t *obj = fs_record_describe(&sb->rec);
+
+	if (obj) {
+		json_t *path = json_sprintf("%s/%s", all->base, sb->rec.id);
+
+		/* A base that is not UTF-8 has no place in JSON. */
+		(void)json_object_set_new(obj, "path", path ? path : json_null());
+	}
+	return obj;
+}
+
+int fs_sandbox_show(struct fs_sandboxes *all, const char *id, json_t **out, struct err *err)
+{
+	struct fs_sandbox *sb;
+	json_t *obj = NULL;
+
+	lock_take(&all->lock);
+	HASH_FIND_STR(all->by_id, id, sb);
+	if (sb)
+		obj = describe(all, sb);
+	lock_drop(&all->lock);
+	if (sb == NULL)
+		return not_found(id, err);
+	if (obj == NULL)
+		return err_set(err, -ENOMEM, "no memory to show sandbox %s", id);
+	*out = obj;
+	return 0;
+}
+
+int fs_sandboxes_describe(struct fs_sandboxes *all, json_t **out, struct err *err)
+{
+	json_t *array = json_array();
+	struct fs_sandbox *sb;
+
+	if (array == NULL)
+		return err_set(err, -ENOMEM, "no memory to list sandboxes");
+	lock_take(&all->lock);
+	DL_FOREACH (all->in_order, sb)
+		(void)json_array_append_new(array, describe(all, sb));
+	lock_drop(&all->lock);
+	*out = array;
+	return 0;
+}

@@ -1,0 +1,135 @@
+/* fs/sandbox/sandbox_i.h - the table of sandboxes, for the files that share it */
+#ifndef FS_SANDBOX_SANDBOX_I_H
+#define FS_SANDBOX_SANDBOX_I_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+/* Its default hash falls through switch labels, which we do not allow. */
+#define HASH_FUNCTION HASH_FNV
+#include <uthash.h>
+
+#include "cas/base/lock.h"
+#include "fs/sandbox/derive.h"
+#include "fs/sandbox/merge.h"
+#include "fs/sandbox/outputs.h"
+#include "fs/sandbox/record.h"
+#include "fs/sandbox/sandbox.h"
+
+/*
+ * Whoever works on a sandbox claims it: @busy is set and others wait for their turn, so
+ * that nothing long happens under the table's lock. The claimant alone touches the
+ * fields marked so; what lookups and listings read changes under the lock as well.
+ */
+struct fs_sandbox {
+	UT_hash_handle hh; /* table lock */
+	struct fs_sandbox *prev, *next;
+	bool busy;	  /* table lock */
+	bool gone;	  /* table lock: out of the table, freed with the last waiter */
+	bool visible;	  /* table lock: @view_root and @serial are shown */
+	unsigned nr_refs; /* table lock: waiters */
+	uint64_t pos;	  /* constant */
+	uint64_t serial;
+	struct cas_digest view_root;
+
+	struct fs_record rec; /* written by the claimant under the lock, read by either */
+
+	/* The claimant's. */
+	struct fs_outputs outputs;
+	struct fs_derived *view; /* held in meta; NULL: none */
+	bool mounted;		 /* layers may be mounted */
+	bool frozen;		 /* layers were unmounted for good */
+	bool leftover;		 /* somebody may still write to the uppers */
+	bool *moved;		 /* frozen: layer N had left its place (rec.plan.nr_layers) */
+};
+
+struct fs_sandboxes {
+	struct cas_store *store;
+	struct meta *meta;
+	struct fs_helper *helper;
+	struct fs_sandbox_events events;
+	char *base;
+	bool in_userns;
+	bool durable;
+	char *boot_id;
+	int dir_fd; /* STORE/sandboxes */
+
+	struct lock lock; /* rank SANDBOX */
+	pthread_cond_t idle;
+	struct fs_sandbox *by_id GUARDED_BY(lock);
+	struct fs_sandbox *in_order GUARDED_BY(lock);
+	uint64_t next_serial GUARDED_BY(lock);
+	uint64_t next_pos GUARDED_BY(lock);
+
+	pthread_t reaper;
+	bool reaper_runs;
+	struct lock reap_lock; /* rank QUEUE */
+	pthread_cond_t reap_wake;
+	bool reap_wanted GUARDED_BY(reap_lock);
+	bool reap_stop GUARDED_BY(reap_lock);
+};
+
+/* table: sandbox.c */
+
+/* Wait for and take the sandbox; -ENOENT. Release with fs_sandbox_unclaim. */
+int fs_sandbox_claim(struct fs_sandboxes *all, const char *id, struct fs_sandbox **out,
+		     struct err *err);
+void fs_sandbox_unclaim(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/* Enter @sb, claimed; -EEXIST. */
+int fs_sandbox_enter(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/* Take a claimed sandbox out of the table; freed when unclaimed. */
+void fs_sandbox_leave(struct fs_sandboxes *all, struct fs_sandbox *sb);
+void fs_sandbox_free(struct fs_sandbox *sb);
+/* Show @view's root at the sandbox's name from now on; the old view is released. */
+int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct fs_derived *view,
+			 struct err *err);
+/* Show nothing at its name any more; the view is released. */
+void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/* Set the state under the lock. */
+void fs_sandbox_set_state(struct fs_sandboxes *all, struct fs_sandbox *sb,
+			  enum fs_sandbox_state state);
+/* Open STORE/sandboxes/ID. */
+int fs_sandbox_open_dir(struct fs_sandboxes *all, const char *id, struct err *err);
+/* Write the record as it stands. */
+int fs_sandbox_save(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
+/* A row of history. */
+void fs_sandbox_history(struct fs_sandboxes *all, const struct fs_sandbox *sb, const char *state);
+int64_t fs_sandbox_now_ns(void); /* CLOCK_REALTIME */
+
+/* view: create.c */
+
+/* Plan the outputs over the input tree; fills sb->rec.plan with layers and dirs. */
+int fs_sandbox_plan(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
+/* The input root with the directories that the plan wants. */
+int fs_sandbox_derive(struct fs_sandboxes *all, const struct fs_sandbox *sb,
+		      struct fs_derived **out, struct err *err);
+
+/* layers.c */
+
+/* Make upper/N for every layer. */
+int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err);
+/* Mount all; @again: in the same boot as before. Nothing stays mounted on failure. */
+int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
+		    struct err *err);
+/* Unmount all, detaching what is busy; notes leftovers and moved layers. */
+void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/* Kill the control group, unmount, and never mount again. */
+void fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/* Open the uppers of a frozen sandbox; end with fs_layers_close. */
+int fs_layers_open(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+		   struct fs_merge *out, struct err *err);
+void fs_layers_close(struct fs_merge *m);
+
+/* finish.c */
+
+/* Show a finished sandbox: its inputs with the outputs in place, from its result. */
+int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+			   struct err *err);
+
+/* reaper.c */
+int fs_reaper_start(struct fs_sandboxes *all, struct err *err);
+void fs_reaper_stop(struct fs_sandboxes *all);
+/* Move STORE/sandboxes/@id out of the way; its files go in the background. */
+int fs_reaper_take(struct fs_sandboxes *all, const char *id, struct err *err);
+
+#endif
