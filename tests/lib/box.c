@@ -1,6 +1,4 @@
 /* tests/lib/box.c - sandboxes over a plain directory in place of session one */
-#include "tests/lib/tests.h"
-
 #include "tests/lib/box.h"
 
 #include <errno.h>
@@ -19,6 +17,7 @@
 #include "fs/serve/helper.h"
 #include "meta/meta.h"
 #include "tests/lib/store.h"
+#include "tests/lib/tests.h"
 
 static bool inside;
 

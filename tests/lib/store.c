@@ -1,6 +1,4 @@
 /* tests/lib/store.c - a store inside a test's directory */
-#include "tests/lib/tests.h"
-
 #include "tests/lib/store.h"
 
 #include <dirent.h>
@@ -17,6 +15,7 @@
 #include "cas/catalog.h"
 #include "cas/layout.h"
 #include "cas/store.h"
+#include "tests/lib/tests.h"
 
 struct cas_store *tests_store_open(const char *dir, const struct cas_catalog *catalog)
 {
