@@ -49,11 +49,14 @@ struct cas_catalog_ops {
 	/* The hash alone: 1 and *size, 0 unknown. Same rule as blob_find. */
 	int (*size_find)(void *ctx, const uint8_t hash[CAS_HASH_SZ], uint64_t *size);
 
-	/* Queue a row; never block. The blob was published, or hashed and found right. */
+	/*
+	 * Queue a row; never block. The blob was published, or hashed and found right. May
+	 * be called with a shard lock held, so that adding and dropping keep their order.
+	 */
 	void (*blob_add)(void *ctx, const struct cas_digest *digest, const struct cas_stamp *stamp);
 	/* Queue a last use. May be called with a shard lock held. */
 	void (*blob_touch)(void *ctx, const struct cas_digest *digest);
-	/* Queue the end of a row: the file is gone. */
+	/* Queue the end of a row: the file is gone. May be called with a shard lock held. */
 	void (*blob_drop)(void *ctx, const struct cas_digest *digest);
 
 	/* 1 and *digest, 0 unknown. */

@@ -17,6 +17,7 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/base/log.h"
 #include "cas/put.h"
 #include "cas/store.h"
 #include "tests/lib/store.h"
@@ -423,5 +424,6 @@ int main(void)
 		TESTS_IN_DIR(test_concurrent_puts_of_one_digest_all_succeed),
 	};
 
+	log_set_level(LOG_LEVEL_ERROR);
 	return cmocka_run_group_tests_name("cas_put", tests, NULL, NULL);
 }

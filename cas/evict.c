@@ -1,0 +1,404 @@
+/* cas/evict.c - make room, never at the cost of what is needed */
+#include "cas/evict.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "cas/base/io.h"
+#include "cas/base/log.h"
+#include "cas/evict_i.h"
+#include "cas/store_i.h"
+
+#define HASH_NONFATAL_OOM		 1
+#define HASH_FUNCTION(key, len, hashval) ((void)(len), memcpy(&(hashval), (key), sizeof(hashval)))
+#include <uthash.h>
+
+/*
+ * One run: what is needed is marked first (a blob published meanwhile is young and comes
+ * last anyway), then everything on disk is listed, put in order of last use, and the
+ * oldest that are not needed are chosen until the rest fits. Results that name a chosen
+ * blob go before any of the blobs; so a crash between leaves blobs too many, never a
+ * result too many.
+ *
+ * Bytes are blocks on disk, of blobs, temporaries and variants. A variant that some
+ * checkout has linked costs and frees nothing here: its blocks belong to the checkout.
+ *
+ * The ledger knows last uses; a file that it does not know is adopted with its mtime,
+ * which is when it came. Clocks that jump do no more harm than a wrong order.
+ */
+
+#define TMP_AGE_SEC 86400
+#define BAD_AGE_SEC (2 * 86400)
+#define BATCH	    1024
+
+struct candidate {
+	struct cas_digest digest;
+	ino_t ino;
+	uint64_t bytes;
+	bool last_name; /* no other name keeps the blocks */
+	bool chosen;
+	int64_t last_use_ns;
+	UT_hash_handle hh;
+};
+
+struct eviction {
+	struct cas_store *store;
+	const struct cas_evict_options *opts;
+	struct cas_evict_result result;
+	struct err *err;
+	time_t now;
+	uint64_t bytes; /* on disk as of now */
+	bool has_bad;
+	struct cas_marks live;
+	struct candidate *list;
+	size_t nr;
+	size_t cap;
+	struct candidate *by_hash; /* uthash over list, once that is complete */
+};
+
+static uint64_t disk_bytes(const struct stat *st)
+{
+	return (uint64_t)st->st_blocks * 512;
+}
+
+static int add_candidate(struct eviction *e, const struct cas_walk_item *item)
+{
+	struct candidate *c;
+
+	if (e->nr == e->cap) {
+		size_t cap = e->cap ? 2 * e->cap : 1024;
+		struct candidate *list = reallocarray(e->list, cap, sizeof(*list));
+
+		if (list == NULL)
+			return err_set(e->err, -ENOMEM, "cannot list the blobs: out of memory");
+		e->list = list;
+		e->cap = cap;
+	}
+	c = &e->list[e->nr++];
+	*c = (struct candidate){
+		.ino = item->st.st_ino,
+		.bytes = disk_bytes(&item->st),
+		.last_name = item->st.st_nlink == 1,
+		.last_use_ns =
+			(int64_t)item->st.st_mtim.tv_sec * 1000000000 + item->st.st_mtim.tv_nsec,
+	};
+	memcpy(c->digest.hash, item->hash, CAS_HASH_SZ);
+	c->digest.size = (uint64_t)item->st.st_size;
+	return 0;
+}
+
+/* Whoever still writes a named temporary holds a lock on it. */
+static bool is_locked(const struct cas_walk_item *item)
+{
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	auto_close int fd = openat(item->shard_fd, item->name,
+				   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+	return fd >= 0 && fcntl(fd, F_OFD_GETLK, &fl) == 0 && fl.l_type != F_UNLCK;
+}
+
+static bool is_stale(const struct eviction *e, const struct cas_walk_item *item)
+{
+	/* A quarantined file keeps the mtime of its better days; ctime is the rename. */
+	if (item->kind == CAS_WALK_BAD)
+		return e->now - item->st.st_ctim.tv_sec > BAD_AGE_SEC;
+	return S_ISREG(item->st.st_mode) && e->now - item->st.st_mtim.tv_sec > TMP_AGE_SEC &&
+	       !is_locked(item);
+}
+
+static uint64_t last_name_bytes(const struct cas_walk_item *item)
+{
+	return S_ISREG(item->st.st_mode) && item->st.st_nlink == 1 ? disk_bytes(&item->st) : 0;
+}
+
+/* A temporary, quarantined or variant name goes; a failure is only told. */
+static void remove_extra(struct eviction *e, const struct cas_walk_item *item)
+{
+	uint64_t bytes = last_name_bytes(item);
+	int ret = 0;
+
+	if (!e->opts->dry_run)
+		ret = io_remove_tree(item->shard_fd, item->name, NULL);
+	if (ret < 0) {
+		log_warn("cannot remove %s: %s", item->path, strerrordesc_np(-ret));
+		return;
+	}
+	e->bytes -= bytes;
+	e->result.freed_bytes += bytes;
+	e->result.freed_temporaries++;
+}
+
+/* Count a temporary or quarantined name, and remove it once it is old. */
+static int sweep_temporary(struct eviction *e, const struct cas_walk_item *item)
+{
+	uint64_t bytes = last_name_bytes(item);
+
+	e->result.before_bytes += bytes;
+	e->bytes += bytes;
+	if (is_stale(e, item))
+		remove_extra(e, item);
+	else
+		e->has_bad |= item->kind == CAS_WALK_BAD;
+	return 0;
+}
+
+/* Short of space, what is wrong goes before what is right, however young. */
+static int sweep_bad(void *ctx, const struct cas_walk_item *item)
+{
+	struct eviction *e = ctx;
+
+	if (item->kind == CAS_WALK_BAD && e->bytes > e->opts->max_bytes)
+		remove_extra(e, item);
+	return 0;
+}
+
+static int collect(void *ctx, const struct cas_walk_item *item)
+{
+	struct eviction *e = ctx;
+
+	if (item->kind == CAS_WALK_TMP || item->kind == CAS_WALK_BAD)
+		return sweep_temporary(e, item);
+	if (item->kind != CAS_WALK_ENTRY)
+		return 0;
+	e->result.before_bytes += disk_bytes(&item->st);
+	e->bytes += disk_bytes(&item->st);
+	return add_candidate(e, item);
+}
+
+/* Temporaries of ac/ only: results are not counted, and go with their blobs. */
+static int collect_action(void *ctx, const struct cas_walk_item *item)
+{
+	if (item->kind == CAS_WALK_TMP || item->kind == CAS_WALK_BAD)
+		return sweep_temporary(ctx, item);
+	return 0;
+}
+
+static int count_variant(void *ctx, const struct cas_walk_item *item)
+{
+	struct eviction *e = ctx;
+
+	if (item->kind == CAS_WALK_TMP || item->kind == CAS_WALK_BAD)
+		return sweep_temporary(e, item);
+	if (item->kind == CAS_WALK_ENTRY && item->st.st_nlink == 1) {
+		e->result.before_bytes += disk_bytes(&item->st);
+		e->bytes += disk_bytes(&item->st);
+	}
+	return 0;
+}
+
+static int sweep_variant(void *ctx, const struct cas_walk_item *item)
+{
+	struct eviction *e = ctx;
+
+	if (item->kind == CAS_WALK_ENTRY && item->st.st_nlink == 1 && e->bytes > e->opts->max_bytes)
+		remove_extra(e, item);
+	return 0;
+}
+
+static int walk_links(struct eviction *e, cas_walk_fn each)
+{
+	static const char *const tops[2] = {"links/0444", "links/0555"};
+	int ret = 0;
+
+	for (unsigned i = 0; i < 2 * CAS_LAYOUT_NR_SHARDS && ret == 0; i++) {
+		int fd = e->store->link_fd[i % 2];
+
+		if (fd >= 0)
+			ret = cas_walk_shard(fd, tops[i % 2], i / 2, each, e, e->err);
+	}
+	return ret;
+}
+
+static int walk_blobs(struct eviction *e, cas_walk_fn each, cas_walk_fn each_action)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; i < CAS_LAYOUT_NR_SHARDS && ret == 0; i++) {
+		ret = cas_walk_shard(e->store->cas_fd, "cas", i, each, e, e->err);
+		if (ret == 0 && e->store->ac_fd >= 0)
+			ret = cas_walk_shard(e->store->ac_fd, "ac", i, each_action, e, e->err);
+	}
+	return ret;
+}
+
+static int list_all(struct eviction *e)
+{
+	int ret = walk_blobs(e, collect, collect_action);
+
+	return ret == 0 ? walk_links(e, count_variant) : ret;
+}
+
+/* What is nobody's only copy of anything. */
+static int sweep_extras(struct eviction *e)
+{
+	int ret = 0;
+
+	if (e->has_bad)
+		ret = walk_blobs(e, sweep_bad, sweep_bad);
+	return ret == 0 ? walk_links(e, sweep_variant) : ret;
+}
+
+/* The ledger's last uses take the place of the files' times. */
+static int learn_uses(struct eviction *e)
+{
+	const struct cas_catalog *cat = e->store->catalog;
+	struct cas_victim batch[BATCH];
+	struct cas_victim last;
+	const struct cas_victim *after = NULL;
+	int nr = BATCH;
+
+	for (size_t i = 0; i < e->nr; i++)
+		HASH_ADD(hh, e->by_hash, digest.hash, CAS_HASH_SZ, &e->list[i]);
+	while (nr == BATCH) {
+		nr = cat->ops->victims(cat->ctx, after, batch, BATCH, e->err);
+		for (int i = 0; i < nr; i++) {
+			struct candidate *c = NULL;
+
+			if (e->by_hash)
+				HASH_FIND(hh, e->by_hash, batch[i].digest.hash, CAS_HASH_SZ, c);
+			if (c)
+				c->last_use_ns = batch[i].last_use_ns;
+		}
+		if (nr > 0) {
+			last = batch[nr - 1];
+			after = &last;
+		}
+	}
+	HASH_CLEAR(hh, e->by_hash);
+	return nr < 0 ? nr : 0;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct candidate *x = a;
+	const struct candidate *y = b;
+
+	if (x->last_use_ns != y->last_use_ns)
+		return x->last_use_ns < y->last_use_ns ? -1 : 1;
+	return cas_digest_compare(&x->digest, &y->digest);
+}
+
+/* Oldest first until the rest fits; nothing that is needed. */
+static int choose(struct eviction *e, struct cas_marks *doomed)
+{
+	uint64_t bytes = e->bytes;
+
+	if (e->nr > 0)
+		qsort(e->list, e->nr, sizeof(e->list[0]), by_use);
+	for (size_t i = 0; i < e->nr; i++) {
+		struct candidate *c = &e->list[i];
+
+		if (cas_marks_has(&e->live, c->digest.hash)) {
+			e->result.kept_live_bytes += c->bytes;
+			continue;
+		}
+		if (bytes <= e->opts->max_bytes)
+			continue;
+		if (cas_marks_add(doomed, c->digest.hash) < 0)
+			return err_set(e->err, -ENOMEM, "cannot choose blobs: out of memory");
+		c->chosen = true;
+		bytes -= c->bytes;
+	}
+	return 0;
+}
+
+/* Shard lock held. 1 unlinked, 0 not there or another file by now. */
+static int unlink_blob(struct eviction *e, const struct candidate *c)
+{
+	char path[CAS_LAYOUT_PATH_SZ];
+	struct stat st;
+
+	cas_layout_path(c->digest.hash, path);
+	if (fstatat(e->store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (st.st_ino != c->ino)
+		return 0;
+	if (unlinkat(e->store->cas_fd, path, 0) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	cas_pending_drop(e->store, &c->digest);
+	e->store->catalog->ops->blob_drop(e->store->catalog->ctx, &c->digest);
+	return 1;
+}
+
+static int evict_blob(struct eviction *e, const struct candidate *c)
+{
+	unsigned shard = cas_layout_shard(c->digest.hash);
+	int ret = 1;
+
+	if (!e->opts->dry_run) {
+		ret = cas_store_shard_lock(e->store, shard, true, false);
+		if (ret == -EBUSY)
+			return 0;
+		if (ret == 0) {
+			ret = unlink_blob(e, c);
+			cas_store_shard_unlock(e->store, shard, true);
+		}
+	}
+	if (ret < 0)
+		return err_set(e->err, ret, "cannot evict blob %s: %s", CAS_DIGEST_TEXT(&c->digest),
+			       strerrordesc_np(-ret));
+	if (ret == 1) {
+		e->bytes -= c->bytes;
+		e->result.freed_blobs++;
+		e->result.freed_bytes += c->last_name ? c->bytes : 0;
+	}
+	return 0;
+}
+
+static int evict_chosen(struct eviction *e)
+{
+	struct cas_marks doomed = {0};
+	int ret = choose(e, &doomed);
+
+	if (ret == 0 && doomed.nr > 0)
+		ret = cas_evict_actions(e->store, &doomed, e->opts->dry_run, e->err);
+	for (size_t i = 0; i < e->nr && ret == 0; i++) {
+		if (e->list[i].chosen)
+			ret = evict_blob(e, &e->list[i]);
+	}
+	cas_marks_fini(&doomed);
+	return ret;
+}
+
+static int run(struct eviction *e, const struct cas_evict_roots *roots)
+{
+	const struct cas_catalog *cat = e->store->catalog;
+	int ret = cas_store_sync(e->store, e->err);
+
+	if (ret == 0)
+		ret = cat->ops->flush(cat->ctx, e->err);
+	if (ret == 0)
+		ret = cas_evict_mark(e->store, roots, &e->live, e->err);
+	if (ret == 0)
+		ret = list_all(e);
+	if (ret == 0)
+		ret = sweep_extras(e);
+	if (ret == 0)
+		ret = learn_uses(e);
+	return ret == 0 ? evict_chosen(e) : ret;
+}
+
+int cas_evict(struct cas_store *store, const struct cas_evict_options *opts,
+	      const struct cas_evict_roots *roots, struct cas_evict_result *out, struct err *err)
+{
+	struct eviction e = {.store = store, .opts = opts, .err = err, .now = time(NULL)};
+	int ret;
+
+	if (store->read_only && !opts->dry_run)
+		return err_set(err, -EROFS, "cannot evict from store %s: it is read-only",
+			       store->path);
+	ret = run(&e, roots);
+	free(e.list);
+	cas_marks_fini(&e.live);
+	if (ret < 0)
+		return ret;
+	e.result.after_bytes = e.bytes;
+	*out = e.result;
+	return 0;
+}
