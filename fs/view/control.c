@@ -1,0 +1,106 @@
+/* fs/view/control.c - the files of .casbox */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cas/cas.h"
+#include "fs/serve/inode.h"
+#include "fs/view/fixed.h"
+#include "fs/view/view.h"
+
+enum dot_tag { DOT_TOP, DOT_CONTROL, DOT_VERSION, DOT_CONFIG, DOT_HELP };
+
+struct fs_view_dot {
+	struct fs_view view;
+	struct fs_views_options opts;
+	struct fs_entry root;
+};
+
+static const struct fs_fixed dot_files[] = {
+	{"control", DOT_CONTROL, 0600, FS_KIND_CONTROL},
+	{"version", DOT_VERSION, 0400, FS_KIND_TEXT},
+	{"config", DOT_CONFIG, 0400, FS_KIND_TEXT},
+	{"help", DOT_HELP, 0400, FS_KIND_TEXT},
+};
+#define NR_DOT_FILES (sizeof(dot_files) / sizeof(dot_files[0]))
+
+static const struct fs_fixed dot_top = {".casbox", DOT_TOP, 0700, FS_KIND_DIR};
+
+static int dot_lookup(const struct fs_view *view, const struct fs_node *dir, const char *name,
+		      struct fs_entry *out, struct err *err)
+{
+	for (size_t i = 0; i < NR_DOT_FILES; i++) {
+		int ret;
+
+		if (strcmp(dot_files[i].name, name) != 0)
+			continue;
+		ret = fs_fixed_entry(view, &dot_files[i], dot_files[i].name, out);
+		return ret < 0 ? ret : 1;
+	}
+	return 0;
+}
+
+static int dot_list(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+		    fs_view_each_fn each, void *ctx, struct err *err)
+{
+	for (uint64_t i = start; i < NR_DOT_FILES; i++) {
+		struct fs_entry entry = {0};
+		int ret = fs_fixed_entry(view, &dot_files[i], dot_files[i].name, &entry);
+
+		if (ret == 0)
+			ret = each(ctx, i, dot_files[i].name, &entry);
+		if (ret != 0)
+			return ret < 0 ? ret : 0;
+	}
+	return 0;
+}
+
+static int dot_text(const struct fs_view *view, const struct fs_entry *entry, struct buf *out)
+{
+	const struct fs_view_dot *dot = view->ctx;
+
+	switch (entry->tag) {
+	case DOT_VERSION:
+		return dot->opts.version(dot->opts.text_ctx, out);
+	case DOT_CONFIG:
+		return dot->opts.config(dot->opts.text_ctx, out);
+	case DOT_HELP:
+		return dot->opts.help(dot->opts.text_ctx, out);
+	default:
+		return 0;
+	}
+}
+
+static const struct fs_view_ops dot_ops = {
+	.lookup = dot_lookup,
+	.list = dot_list,
+	.text = dot_text,
+};
+
+int fs_view_dot_new(const struct fs_views_options *opts, struct fs_view_dot **out)
+{
+	struct fs_view_dot *dot = calloc(1, sizeof(*dot));
+	int ret;
+
+	if (!dot)
+		return -ENOMEM;
+	dot->view = (struct fs_view){&dot_ops, dot};
+	dot->opts = *opts;
+	ret = fs_fixed_entry(&dot->view, &dot_top, ".casbox", &dot->root);
+	if (ret < 0) {
+		free(dot);
+		return ret;
+	}
+	*out = dot;
+	return 0;
+}
+
+void fs_view_dot_free(struct fs_view_dot *dot)
+{
+	free(dot);
+}
+
+void fs_view_dot_root(struct fs_view_dot *dot, struct fs_entry *out)
+{
+	*out = dot->root;
+}

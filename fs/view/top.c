@@ -1,0 +1,212 @@
+/* fs/view/top.c - what lies at MNT, and what lies at MNT/sandboxes */
+
+/*
+ * MNT (session two) holds an empty directory on which session one is mounted, the cache
+ * and, unlisted, .casbox. MNT/sandboxes (session one) holds a tree for each live sandbox.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cas/cas.h"
+#include "fs/sandbox/sandbox.h"
+#include "fs/serve/identity.h"
+#include "fs/serve/inode.h"
+#include "fs/view/fixed.h"
+#include "fs/view/view.h"
+
+enum top_tag { TOP_ROOT, TOP_PLACE };
+
+struct fs_view_top {
+	struct fs_view view;
+	struct fs_view_cache *cache;
+	struct fs_view_dot *dot;
+	struct fs_entry root;
+	struct fs_entry place; /* where session one is mounted */
+};
+
+static int top_lookup(const struct fs_view *view, const struct fs_node *dir, const char *name,
+		      struct fs_entry *out, struct err *err)
+{
+	struct fs_view_top *top = view->ctx;
+
+	if (dir->entry.tag != TOP_ROOT)
+		return 0;
+	if (strcmp(name, "sandboxes") == 0)
+		*out = top->place;
+	else if (strcmp(name, "cas") == 0)
+		fs_view_cache_root(top->cache, out);
+	else if (strcmp(name, ".casbox") == 0)
+		fs_view_dot_root(top->dot, out);
+	else
+		return 0;
+	return 1;
+}
+
+static int top_list(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+		    fs_view_each_fn each, void *ctx, struct err *err)
+{
+	static const char *const names[] = {"cas", "sandboxes"};
+
+	if (dir->entry.tag != TOP_ROOT)
+		return 0;
+	for (uint64_t i = start; i < 2; i++) {
+		struct fs_entry entry = {0};
+		int ret;
+
+		(void)top_lookup(view, dir, names[i], &entry, err);
+		ret = each(ctx, i, names[i], &entry);
+		if (ret != 0)
+			return ret < 0 ? ret : 0;
+	}
+	return 0;
+}
+
+static const struct fs_view_ops top_ops = {.lookup = top_lookup, .list = top_list};
+
+static const struct fs_fixed top_root = {"", TOP_ROOT, 0755, FS_KIND_DIR};
+static const struct fs_fixed top_place = {"sandboxes", TOP_PLACE, 0755, FS_KIND_DIR};
+
+int fs_view_top_new(const struct fs_views_options *opts, struct fs_view_top **out)
+{
+	struct fs_view_top *top = calloc(1, sizeof(*top));
+	int ret;
+
+	if (!top)
+		return -ENOMEM;
+	top->view = (struct fs_view){&top_ops, top};
+	ret = fs_view_cache_new(opts->store, opts->meta, &top->cache);
+	if (ret == 0)
+		ret = fs_view_dot_new(opts, &top->dot);
+	if (ret == 0)
+		ret = fs_fixed_entry(&top->view, &top_root, "/", &top->root);
+	if (ret == 0)
+		ret = fs_fixed_entry(&top->view, &top_place, "sandboxes", &top->place);
+	if (ret < 0) {
+		fs_view_top_free(top);
+		return ret;
+	}
+	*out = top;
+	return 0;
+}
+
+void fs_view_top_free(struct fs_view_top *top)
+{
+	if (!top)
+		return;
+	fs_view_cache_free(top->cache);
+	fs_view_dot_free(top->dot);
+	free(top);
+}
+
+void fs_view_top_root(struct fs_view_top *top, struct fs_entry *out)
+{
+	*out = top->root;
+}
+
+struct fs_view_boxes {
+	struct fs_view view;
+	struct fs_view tree;
+	struct fs_entry root;
+	struct lock gate;		/* held while the table is asked */
+	struct fs_sandboxes *sandboxes; /* gate; NULL when closed */
+};
+
+static int boxes_lookup(const struct fs_view *view, const struct fs_node *dir, const char *name,
+			struct fs_entry *out, struct err *err)
+{
+	struct fs_view_boxes *boxes = view->ctx;
+	struct cas_digest root;
+	uint64_t serial;
+	int ret = 0;
+
+	lock_take(&boxes->gate);
+	if (boxes->sandboxes)
+		ret = fs_sandboxes_lookup(boxes->sandboxes, name, &root, &serial);
+	lock_drop(&boxes->gate);
+	if (ret <= 0)
+		return ret;
+	ret = fs_view_tree_root(&boxes->tree, &root, &fs_key_zero, serial, out, err);
+	if (ret < 0)
+		return ret == -ENOENT ? -EIO : ret;
+	return 1;
+}
+
+struct boxes_list {
+	const struct fs_view_boxes *boxes;
+	fs_view_each_fn each;
+	void *ctx;
+	int ret;
+};
+
+/* The serial is left out: a listing tells only kind and key, which all roots share. */
+static int boxes_list_one(void *ctx, uint64_t pos, const char *id)
+{
+	struct boxes_list *list = ctx;
+	struct fs_entry entry = {
+		.view = &list->boxes->tree,
+		.kind = FS_KIND_DIR,
+		.key = fs_key_zero,
+		.partial = true,
+	};
+
+	list->ret = list->each(list->ctx, pos, id, &entry);
+	return list->ret;
+}
+
+static int boxes_list(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+		      fs_view_each_fn each, void *ctx, struct err *err)
+{
+	struct fs_view_boxes *boxes = view->ctx;
+	struct boxes_list list = {boxes, each, ctx, 0};
+
+	lock_take(&boxes->gate);
+	if (boxes->sandboxes)
+		fs_sandboxes_list(boxes->sandboxes, start, boxes_list_one, &list);
+	lock_drop(&boxes->gate);
+	return list.ret < 0 ? list.ret : 0;
+}
+
+static const struct fs_view_ops boxes_ops = {.lookup = boxes_lookup, .list = boxes_list};
+
+int fs_view_boxes_new(const struct fs_views_options *opts, struct fs_view_boxes **out)
+{
+	struct fs_view_boxes *boxes = calloc(1, sizeof(*boxes));
+	int ret;
+
+	if (!boxes)
+		return -ENOMEM;
+	boxes->view = (struct fs_view){&boxes_ops, boxes};
+	boxes->sandboxes = opts->sandboxes;
+	lock_init(&boxes->gate, LOCK_RANK_INODE, "sandboxes gate");
+	fs_view_tree_init(&boxes->tree, opts->meta);
+	ret = fs_fixed_entry(&boxes->view, &top_root, "sandboxes/", &boxes->root);
+	if (ret < 0) {
+		fs_view_boxes_free(boxes);
+		return ret;
+	}
+	*out = boxes;
+	return 0;
+}
+
+void fs_view_boxes_free(struct fs_view_boxes *boxes)
+{
+	if (!boxes)
+		return;
+	lock_fini(&boxes->gate);
+	free(boxes);
+}
+
+void fs_view_boxes_close(struct fs_view_boxes *boxes)
+{
+	if (!boxes)
+		return;
+	lock_take(&boxes->gate);
+	boxes->sandboxes = NULL;
+	lock_drop(&boxes->gate);
+}
+
+void fs_view_boxes_root(struct fs_view_boxes *boxes, struct fs_entry *out)
+{
+	*out = boxes->root;
+}
