@@ -1,0 +1,40 @@
+/* fs/serve/backing.h - digest to open descriptor, counted */
+#ifndef FS_SERVE_BACKING_H
+#define FS_SERVE_BACKING_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct cas_digest;
+struct cas_store;
+struct err;
+
+/*
+ * Descriptors of blobs, shared by all who read the same digest and kept open for a while
+ * after the last one, the least recently used closed first. Any thread.
+ */
+struct fs_backing_table;
+struct fs_backing;
+
+/* @max: descriptors kept open; more are only open while in use. */
+int fs_backing_table_new(struct cas_store *store, size_t max, struct fs_backing_table **out);
+void fs_backing_table_free(struct fs_backing_table *table);
+
+/*
+ * Count the blob's descriptor, opening it when needed; a file that was changed since it
+ * was opened is opened again, which hashes it. Errors as cas_store_open_blob.
+ */
+int fs_backing_ref(struct fs_backing_table *table, const struct cas_digest *digest,
+		   struct fs_backing **out, struct err *err);
+void fs_backing_unref(struct fs_backing_table *table, struct fs_backing *backing);
+
+/*
+ * Read at @off up to @len bytes, as many as the digest's size has there; the count.
+ * -EIO: the file was cut short behind our back.
+ */
+ssize_t fs_backing_read(const struct fs_backing *backing, void *data, size_t len, off_t off);
+
+/* Descriptors open now. */
+size_t fs_backing_count(struct fs_backing_table *table);
+
+#endif
