@@ -1,0 +1,15 @@
+/* fs/serve/open_reply.h - open replies that libfuse 3.14 cannot express */
+#ifndef FS_SERVE_OPEN_REPLY_H
+#define FS_SERVE_OPEN_REPLY_H
+
+#include <stdint.h>
+
+struct fuse_req;
+
+/*
+ * Direct I/O on a stream: without FOPEN_STREAM the kernel holds the file position's lock
+ * while a read waits, and a second thread could not write. 0 or negative, as libfuse's.
+ */
+int fs_reply_open_stream(struct fuse_req *req, uint64_t fh);
+
+#endif

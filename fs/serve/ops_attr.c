@@ -1,0 +1,231 @@
+/* fs/serve/ops_attr.c - attributes, and everything that would change something */
+#define FUSE_USE_VERSION 312
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "cas/cas.h"
+#include "fs/serve/identity.h"
+#include "fs/serve/inode.h"
+#include "fs/serve/ops.h"
+#include "fs/serve/session.h"
+
+#define DEFAULT_MTIME  946684800 /* 2000-01-01T00:00:00Z */
+#define BLOCK	       4096
+#define NAME_MAX_SHOWN 255
+
+struct fs_session *fs_req_session(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+struct fs_node *fs_req_node(fuse_req_t req, fuse_ino_t ino)
+{
+	struct fs_node *node = fs_inode_find(fs_req_session(req)->table, ino);
+
+	if (!node) {
+		log_error("the kernel asks for node %llu, which it has forgotten",
+			  (unsigned long long)ino);
+		(void)fuse_reply_err(req, ESTALE);
+	}
+	return node;
+}
+
+void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_node *node,
+		    const char *name, struct err *err)
+{
+	const struct fs_entry *e = &node->entry;
+	bool has_digest = e->kind == FS_KIND_FILE || (e->kind == FS_KIND_DIR && e->digest.size > 0);
+
+	if (code == -EIO || code == -EBADMSG || code == -EUCLEAN || code == -ENOMEM)
+		log_error("%s%s%s in node %llu (%s): %s", what, name ? " " : "", name ? name : "",
+			  (unsigned long long)node->id,
+			  has_digest ? CAS_DIGEST_TEXT(&e->digest) : "no digest",
+			  err_text(err, code));
+	else
+		log_debug("%s%s%s in node %llu: %s", what, name ? " " : "", name ? name : "",
+			  (unsigned long long)node->id, err_text(err, code));
+	if (code == -EBADMSG || code == -EUCLEAN)
+		code = -EIO;
+	(void)fuse_reply_err(req, -code);
+}
+
+mode_t fs_attr_mode(const struct fs_entry *entry)
+{
+	switch ((enum fs_kind)entry->kind) {
+	case FS_KIND_DIR:
+		return S_IFDIR | (entry->has_mode ? entry->mode : 0755);
+	case FS_KIND_SYMLINK:
+		return S_IFLNK | 0777;
+	case FS_KIND_FILE:
+	case FS_KIND_TEXT:
+	case FS_KIND_CONTROL:
+		break;
+	}
+	return S_IFREG | (entry->has_mode ? entry->mode : entry->executable ? 0555 : 0444);
+}
+
+static int size_of(const struct fs_entry *entry, off_t *out)
+{
+	auto_buf struct buf text = {0};
+	int ret;
+
+	switch ((enum fs_kind)entry->kind) {
+	case FS_KIND_DIR:
+		*out = BLOCK;
+		break;
+	case FS_KIND_FILE:
+		*out = (off_t)entry->digest.size;
+		break;
+	case FS_KIND_SYMLINK:
+		*out = (off_t)strlen(entry->target);
+		break;
+	case FS_KIND_TEXT:
+		ret = entry->view->ops->text(entry->view, entry, &text);
+		if (ret < 0)
+			return ret;
+		*out = (off_t)text.len;
+		break;
+	case FS_KIND_CONTROL:
+		*out = 0;
+		break;
+	}
+	return 0;
+}
+
+int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry, struct stat *st)
+{
+	struct timespec mtime = {DEFAULT_MTIME, 0};
+
+	if (entry->has_mtime)
+		mtime = (struct timespec){entry->mtime_sec, entry->mtime_nsec};
+	*st = (struct stat){
+		.st_ino = fs_key_ino(&entry->key),
+		.st_mode = fs_attr_mode(entry),
+		.st_nlink = 1,
+		.st_uid = session->opts.uid,
+		.st_gid = session->opts.gid,
+		.st_blksize = BLOCK,
+		.st_atim = mtime,
+		.st_mtim = mtime,
+		.st_ctim = mtime,
+	};
+	int ret = size_of(entry, &st->st_size);
+
+	st->st_blocks = (st->st_size + 511) / 512;
+	return ret;
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct fs_node *node = fs_req_node(req, ino);
+	struct stat st;
+	int ret;
+
+	if (!node)
+		return;
+	ret = fs_attr_fill(fs_req_session(req), &node->entry, &st);
+	if (ret < 0)
+		fs_reply_error(req, ret, "stat", node, NULL, NULL);
+	else
+		(void)fuse_reply_attr(req, &st, node->entry.fleeting ? 0 : FS_FOREVER);
+}
+
+/* `echo command > control` truncates first: that is fine, and means nothing. */
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
+		       struct fuse_file_info *fi)
+{
+	const int harmless = FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW |
+			     FUSE_SET_ATTR_CTIME;
+	struct fs_node *node = fs_req_node(req, ino);
+
+	if (!node)
+		return;
+	if (node->entry.kind == FS_KIND_CONTROL && (to_set & ~harmless) == 0)
+		op_getattr(req, ino, fi);
+	else
+		(void)fuse_reply_err(req, EROFS);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs st;
+
+	if (fstatvfs(cas_store_dir_fd(fs_req_session(req)->opts.store), &st) < 0) {
+		(void)fuse_reply_err(req, errno);
+		return;
+	}
+	st.f_namemax = NAME_MAX_SHOWN;
+	(void)fuse_reply_statfs(req, &st);
+}
+
+static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	(void)fuse_reply_err(req, EROFS);
+}
+
+static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	(void)fuse_reply_err(req, EROFS);
+}
+
+static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	(void)fuse_reply_err(req, EROFS);
+}
+
+static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	(void)fuse_reply_err(req, EROFS);
+}
+
+static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+		      const char *new_name, unsigned flags)
+{
+	(void)fuse_reply_err(req, EROFS);
+}
+
+static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
+{
+	(void)fuse_reply_err(req, EROFS);
+}
+
+static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		      struct fuse_file_info *fi)
+{
+	(void)fuse_reply_err(req, EROFS);
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+			size_t size, int flags)
+{
+	(void)fuse_reply_err(req, EROFS);
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	(void)fuse_reply_err(req, EROFS);
+}
+
+/*
+ * Left to libfuse, which answers ENOSYS, after which the kernel never asks again:
+ * access (default_permissions decides), getxattr and listxattr (answering them at all
+ * makes every exec ask), flush and fsync.
+ */
+void fs_ops_attr(struct fuse_lowlevel_ops *ops)
+{
+	ops->getattr = op_getattr;
+	ops->setattr = op_setattr;
+	ops->statfs = op_statfs;
+	ops->mknod = op_mknod;
+	ops->mkdir = op_mkdir;
+	ops->unlink = op_unlink;
+	ops->rmdir = op_unlink;
+	ops->symlink = op_symlink;
+	ops->rename = op_rename;
+	ops->link = op_link;
+	ops->create = op_create;
+	ops->setxattr = op_setxattr;
+	ops->removexattr = op_removexattr;
+}

@@ -1,0 +1,267 @@
+/* fs/serve/ops_data.c - open files: blobs, texts, the control file */
+
+/*
+ * Session one has no opens: READ comes with a node and no handle, and finds the blob's
+ * descriptor in the backing table. In session two fi->fh is a struct fs_handle.
+ */
+#define FUSE_USE_VERSION 312
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cas/cas.h"
+#include "fs/serve/backing.h"
+#include "fs/serve/handle.h"
+#include "fs/serve/inode.h"
+#include "fs/serve/open_reply.h"
+#include "fs/serve/ops.h"
+#include "fs/serve/session.h"
+
+static struct fs_handle *handle_of(const struct fuse_file_info *fi)
+{
+	return fi ? (struct fs_handle *)(uintptr_t)fi->fh : NULL;
+}
+
+static void free_handle(const struct fs_session *session, struct fs_handle *handle)
+{
+	if (!handle)
+		return;
+	switch (handle->kind) {
+	case FS_HANDLE_BLOB:
+		fs_backing_unref(session->opts.backing, handle->backing);
+		break;
+	case FS_HANDLE_TEXT:
+		free(handle->text.data);
+		break;
+	case FS_HANDLE_CONTROL:
+		fs_channel_release(handle->channel);
+		break;
+	}
+	free(handle);
+}
+
+/* A blob that its tree names must be there. */
+static int ref_blob(const struct fs_session *session, const struct cas_digest *digest,
+		    struct fs_backing **out, struct err *err)
+{
+	int ret = fs_backing_ref(session->opts.backing, digest, out, err);
+
+	return ret == -ENOENT ? -EIO : ret;
+}
+
+static int open_text(const struct fs_entry *entry, struct fs_handle *handle)
+{
+	auto_buf struct buf text = {0};
+	int ret = entry->view->ops->text(entry->view, entry, &text);
+
+	if (ret < 0)
+		return ret;
+	handle->text.len = text.len;
+	handle->text.data = buf_steal(&text);
+	return 0;
+}
+
+static int open_control(fuse_req_t req, const struct fs_session *session, struct fs_handle *handle)
+{
+	/* Modes keep others out but root, which may become anybody: not through us. */
+	if (fuse_req_ctx(req)->uid != session->opts.uid)
+		return -EACCES;
+	if (!session->opts.channels)
+		return -ENXIO;
+	return fs_channel_new(session->opts.channels, &handle->channel);
+}
+
+static int open_handle(fuse_req_t req, const struct fs_node *node, struct fs_handle *handle,
+		       struct err *err)
+{
+	const struct fs_session *session = fs_req_session(req);
+
+	switch ((enum fs_kind)node->entry.kind) {
+	case FS_KIND_FILE:
+		handle->kind = FS_HANDLE_BLOB;
+		return ref_blob(session, &node->entry.digest, &handle->backing, err);
+	case FS_KIND_TEXT:
+		handle->kind = FS_HANDLE_TEXT;
+		return open_text(&node->entry, handle);
+	case FS_KIND_CONTROL:
+		handle->kind = FS_HANDLE_CONTROL;
+		return open_control(req, session, handle);
+	case FS_KIND_DIR:
+	case FS_KIND_SYMLINK:
+		break;
+	}
+	return -EINVAL;
+}
+
+static int reply_open(fuse_req_t req, struct fs_handle *handle, struct fuse_file_info *fi)
+{
+	fi->fh = (uintptr_t)handle;
+	if (handle->kind == FS_HANDLE_CONTROL)
+		return fs_reply_open_stream(req, fi->fh);
+	fi->keep_cache = handle->kind == FS_HANDLE_BLOB;
+	fi->direct_io = handle->kind == FS_HANDLE_TEXT;
+	return fuse_reply_open(req, fi);
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct fs_session *session = fs_req_session(req);
+	struct fs_node *node;
+	struct fs_handle *handle;
+	struct err err = {0};
+	int ret;
+
+	if (session->opts.no_opens) {
+		(void)fuse_reply_err(req, ENOSYS);
+		return;
+	}
+	node = fs_req_node(req, ino);
+	if (!node)
+		return;
+	if (node->entry.kind != FS_KIND_CONTROL &&
+	    ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC))) {
+		(void)fuse_reply_err(req, EROFS);
+		return;
+	}
+	handle = calloc(1, sizeof(*handle));
+	ret = handle ? open_handle(req, node, handle, &err) : -ENOMEM;
+	if (ret < 0) {
+		free(handle);
+		fs_reply_error(req, ret, "open", node, NULL, &err);
+	} else if (reply_open(req, handle, fi) < 0) {
+		free_handle(session, handle); /* interrupted: no release will come */
+	}
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	free_handle(fs_req_session(req), handle_of(fi));
+	(void)fuse_reply_err(req, 0);
+}
+
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct fs_node *node;
+
+	if (fs_req_session(req)->opts.no_opens) {
+		(void)fuse_reply_err(req, ENOSYS);
+		return;
+	}
+	node = fs_req_node(req, ino);
+	if (!node)
+		return;
+	/* Nothing in session two that can be listed ever changes its list. */
+	fi->cache_readdir = 1;
+	fi->keep_cache = 1;
+	(void)fuse_reply_open(req, fi);
+}
+
+static void read_blob(fuse_req_t req, const struct fs_node *node, const struct fs_backing *backing,
+		      size_t size, off_t off)
+{
+	auto_free char *data = malloc(size ? size : 1);
+	struct err err = {0};
+	ssize_t got = data ? fs_backing_read(backing, data, size, off) : -ENOMEM;
+
+	if (got < 0)
+		fs_reply_error(req, (int)got, "read", node, NULL, &err);
+	else
+		(void)fuse_reply_buf(req, data, (size_t)got);
+}
+
+static void read_node(fuse_req_t req, const struct fs_node *node, size_t size, off_t off)
+{
+	const struct fs_session *session = fs_req_session(req);
+	struct fs_backing *backing;
+	struct err err = {0};
+	int ret;
+
+	if (node->entry.kind != FS_KIND_FILE) {
+		(void)fuse_reply_err(req, EINVAL);
+		return;
+	}
+	ret = ref_blob(session, &node->entry.digest, &backing, &err);
+	if (ret < 0) {
+		fs_reply_error(req, ret, "read", node, NULL, &err);
+		return;
+	}
+	read_blob(req, node, backing, size, off);
+	fs_backing_unref(session->opts.backing, backing);
+}
+
+static void read_text(fuse_req_t req, const struct fs_handle *handle, size_t size, off_t off)
+{
+	size_t len = handle->text.len;
+	size_t start = (uint64_t)off < len ? (size_t)off : len;
+
+	if (size > len - start)
+		size = len - start;
+	(void)fuse_reply_buf(req, size ? handle->text.data + start : NULL, size);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
+{
+	struct fs_node *node = fs_req_node(req, ino);
+	const struct fs_handle *handle = handle_of(fi);
+
+	if (!node)
+		return;
+	if (!handle) {
+		read_node(req, node, size, off);
+		return;
+	}
+	switch (handle->kind) {
+	case FS_HANDLE_BLOB:
+		read_blob(req, node, handle->backing, size, off);
+		break;
+	case FS_HANDLE_TEXT:
+		read_text(req, handle, size, off);
+		break;
+	case FS_HANDLE_CONTROL:
+		fs_channel_read(handle->channel, req, size, (fi->flags & O_NONBLOCK) != 0);
+		break;
+	}
+}
+
+static void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
+		     struct fuse_file_info *fi)
+{
+	const struct fs_handle *handle = handle_of(fi);
+	int ret;
+
+	if (!handle || handle->kind != FS_HANDLE_CONTROL) {
+		(void)fuse_reply_err(req, EROFS);
+		return;
+	}
+	ret = fs_channel_write(handle->channel, data, size);
+	if (ret < 0)
+		(void)fuse_reply_err(req, -ret);
+	else
+		(void)fuse_reply_write(req, size);
+}
+
+static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
+		    struct fuse_pollhandle *ph)
+{
+	const struct fs_handle *handle = handle_of(fi);
+	unsigned events = POLLIN | POLLOUT;
+
+	if (handle && handle->kind == FS_HANDLE_CONTROL)
+		events = fs_channel_poll(handle->channel, ph);
+	else if (ph)
+		fuse_pollhandle_destroy(ph);
+	(void)fuse_reply_poll(req, events);
+}
+
+void fs_ops_data(struct fuse_lowlevel_ops *ops)
+{
+	ops->open = op_open;
+	ops->release = op_release;
+	ops->opendir = op_opendir;
+	ops->read = op_read;
+	ops->write = op_write;
+	ops->poll = op_poll;
+}

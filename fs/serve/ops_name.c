@@ -1,0 +1,206 @@
+/* fs/serve/ops_name.c - names: lookup, forget, listings, link targets */
+#define FUSE_USE_VERSION 312
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cas/cas.h"
+#include "fs/serve/identity.h"
+#include "fs/serve/inode.h"
+#include "fs/serve/ops.h"
+#include "fs/serve/readdir.h"
+#include "fs/serve/session.h"
+
+/* Make the node of @entry (whose target is taken over) and fill in the answer. */
+static int enter(const struct fs_session *session, struct fs_node *dir, const char *name,
+		 struct fs_entry *entry, struct fuse_entry_param *out)
+{
+	struct fs_node *node;
+	int ret = fs_inode_lookup(session->table, dir, name, entry, &node);
+
+	if (ret < 0)
+		return ret;
+	*out = (struct fuse_entry_param){
+		.ino = node->id,
+		.entry_timeout = FS_FOREVER,
+		.attr_timeout = node->entry.fleeting ? 0 : FS_FOREVER,
+	};
+	ret = fs_attr_fill(session, &node->entry, &out->attr);
+	if (ret < 0)
+		fs_inode_forget(session->table, node->id, 1);
+	return ret;
+}
+
+static void reply_missing(fuse_req_t req, const struct fs_view *view)
+{
+	const struct fuse_entry_param none = {.ino = 0, .entry_timeout = FS_FOREVER};
+
+	if (view->ops->negative_forever)
+		(void)fuse_reply_entry(req, &none);
+	else
+		(void)fuse_reply_err(req, ENOENT);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fs_session *session = fs_req_session(req);
+	struct fs_node *dir = fs_req_node(req, parent);
+	struct fuse_entry_param e;
+	struct fs_entry entry = {0};
+	struct err err = {0};
+	int ret;
+
+	if (!dir)
+		return;
+	if (strlen(name) > CAS_NAME_MAX) {
+		(void)fuse_reply_err(req, ENAMETOOLONG);
+		return;
+	}
+	ret = dir->entry.view->ops->lookup(dir->entry.view, dir, name, &entry, &err);
+	if (ret == 0) {
+		reply_missing(req, dir->entry.view);
+		return;
+	}
+	if (ret > 0)
+		ret = enter(session, dir, name, &entry, &e);
+	if (ret < 0)
+		fs_reply_error(req, ret, "lookup of", dir, name, &err);
+	else if (fuse_reply_entry(req, &e) < 0)
+		fs_inode_forget(session->table, e.ino, 1); /* the kernel does not have it */
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nr)
+{
+	fs_inode_forget(fs_req_session(req)->table, ino, nr);
+	fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		fs_inode_forget(fs_req_session(req)->table, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	struct fs_node *node = fs_req_node(req, ino);
+
+	if (!node)
+		return;
+	if (node->entry.kind != FS_KIND_SYMLINK)
+		(void)fuse_reply_err(req, EINVAL);
+	else
+		(void)fuse_reply_readlink(req, node->entry.target);
+}
+
+/* A listing being written for one request. */
+struct reply {
+	fuse_req_t req;
+	const struct fs_session *session;
+	struct fs_node *dir;
+	char *data;
+	size_t len;
+	size_t cap;
+	size_t nr_entered;
+	uint64_t *entered; /* node ids that got a lookup */
+};
+
+static void add_plain(struct reply *r, const struct fs_diritem *item)
+{
+	struct stat st = {
+		.st_ino = fs_key_ino(&item->entry.key),
+		.st_mode = fs_attr_mode(&item->entry),
+	};
+
+	r->len += fuse_add_direntry(r->req, r->data + r->len, r->cap - r->len, item->name, &st,
+				    (off_t)item->next_off);
+}
+
+/*
+ * The kernel counts a lookup for every entry with a node, but never for dots. What can
+ * not be completed is listed without a node: a lookup will tell why.
+ */
+static void add_plus(struct reply *r, struct fs_diritem *item)
+{
+	const struct fs_view *view = item->entry.view;
+	struct fuse_entry_param e = {0};
+	bool with_node = !item->is_dot && !item->entry.partial;
+
+	if (with_node && view->ops->complete)
+		with_node = view->ops->complete(view, &item->entry, NULL) == 0;
+	if (with_node) {
+		with_node = enter(r->session, r->dir, item->name, &item->entry, &e) == 0;
+		if (item->entry.kind == FS_KIND_SYMLINK)
+			item->entry.target = NULL; /* taken over */
+	}
+	if (with_node) {
+		r->entered[r->nr_entered++] = e.ino;
+	} else {
+		e = (struct fuse_entry_param){0};
+		e.attr.st_ino = fs_key_ino(&item->entry.key);
+		e.attr.st_mode = fs_attr_mode(&item->entry);
+	}
+	r->len += fuse_add_direntry_plus(r->req, r->data + r->len, r->cap - r->len, item->name, &e,
+					 (off_t)item->next_off);
+}
+
+static int write_items(struct reply *r, struct fs_dirlist *list, bool plus)
+{
+	r->data = malloc(r->cap ? r->cap : 1);
+	r->entered = malloc((list->nr + 1) * sizeof(*r->entered));
+	if (!r->data || !r->entered)
+		return -ENOMEM;
+	for (size_t i = 0; i < list->nr; i++) {
+		if (plus)
+			add_plus(r, &list->items[i]);
+		else
+			add_plain(r, &list->items[i]);
+	}
+	return 0;
+}
+
+static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+{
+	struct reply r = {.req = req, .session = fs_req_session(req), .cap = size};
+	struct fs_dirlist list = {0};
+	struct err err = {0};
+	int ret;
+
+	r.dir = fs_req_node(req, ino);
+	if (!r.dir)
+		return;
+	ret = fs_dirlist_collect(r.dir, (uint64_t)off, size, plus, &list, &err);
+	if (ret == 0)
+		ret = write_items(&r, &list, plus);
+	if (ret < 0)
+		fs_reply_error(req, ret, "listing", r.dir, NULL, &err);
+	else if (fuse_reply_buf(req, r.data, r.len) < 0)
+		for (size_t i = 0; i < r.nr_entered; i++)
+			fs_inode_forget(r.session->table, r.entered[i], 1);
+	fs_dirlist_fini(&list);
+	free(r.data);
+	free(r.entered);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
+{
+	do_readdir(req, ino, size, off, false);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			   struct fuse_file_info *fi)
+{
+	do_readdir(req, ino, size, off, true);
+}
+
+void fs_ops_name(struct fuse_lowlevel_ops *ops)
+{
+	ops->lookup = op_lookup;
+	ops->forget = op_forget;
+	ops->forget_multi = op_forget_multi;
+	ops->readlink = op_readlink;
+	ops->readdir = op_readdir;
+	ops->readdirplus = op_readdirplus;
+}

@@ -1,0 +1,561 @@
+/* fs/serve/serve.c - the life of a daemon */
+
+/*
+ * Up: store and its lock, place, helper (before any thread), index and ledger, sandbox
+ * records, session two, session one on it, layers of sandboxes, record, ready.
+ * Down, in the other order: no new commands, layers, session one, session two, threads.
+ * The main thread only waits: for signals, for somebody who wants an end, for idleness.
+ *
+ * No thread of this process resolves a path below the mount point once session two is
+ * attached: the helper does.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+
+#include "cas/cas.h"
+#include "fs/control/control.h"
+#include "fs/fs.h"
+#include "fs/sandbox/sandbox.h"
+#include "fs/serve/backing.h"
+#include "fs/serve/detach.h"
+#include "fs/serve/executor.h"
+#include "fs/serve/handle.h"
+#include "fs/serve/helper.h"
+#include "fs/serve/inode.h"
+#include "fs/serve/invalidate.h"
+#include "fs/serve/mountfd.h"
+#include "fs/serve/place.h"
+#include "fs/serve/record.h"
+#include "fs/serve/session.h"
+#include "fs/serve/watchdog.h"
+#include "meta/meta.h"
+
+#define DEFAULT_THREADS	    2
+#define MAX_THREADS	    64
+#define EXECUTOR_THREADS    64
+#define WATCHDOG_PERIOD_MS  5000
+#define WATCHDOG_TIMEOUT_MS 60000
+#define SETTLE_MS	    10000
+#define STOP_WAIT_MS	    30000 /* for running commands to end */
+#define STOP_HURRY_MS	    2000
+#define STOP_READ_MS	    1000 /* for the last answers to be read */
+#define NS_PER_MS	    1000000ULL
+
+struct daemon {
+	const struct fs_options *opts;
+	char *mountpoint;
+	char *base; /* of session one: MOUNTPOINT/sandboxes */
+	int nr_threads;
+	bool in_userns;
+	struct cas_store *store;
+	struct fs_helper *helper;
+	struct meta *meta;
+	struct fs_sandboxes *sandboxes;
+	struct fs_backing_table *backing;
+	struct fs_executor *executor;
+	struct control_env env;
+	struct fs_channels *channels;
+	struct fs_view_top *top;
+	struct fs_view_boxes *boxes;
+	struct fs_mount mount_one;
+	struct fs_mount mount_two;
+	struct fs_session *one;
+	struct fs_session *two;
+	struct fs_invalidate *inv; /* set before any sandbox can change */
+	struct fs_watchdog *watchdog;
+	int signal_fd;
+	int wake_fd;
+	_Atomic bool stop;   /* somebody asked for the end */
+	_Atomic bool hurry;  /* and will not wait for others */
+	_Atomic bool wedged; /* the watchdog broke a connection */
+	bool attached;	     /* session two is at the mount point */
+};
+
+static void wake(struct daemon *d)
+{
+	uint64_t one = 1;
+
+	(void)!write(d->wake_fd, &one, sizeof(one));
+}
+
+static void on_session_ended(void *ctx)
+{
+	struct daemon *d = ctx;
+
+	atomic_store(&d->stop, true);
+	wake(d);
+}
+
+static void on_wedged(void *ctx)
+{
+	struct daemon *d = ctx;
+
+	atomic_store(&d->wedged, true);
+	atomic_store(&d->hurry, true);
+	atomic_store(&d->stop, true);
+	wake(d);
+}
+
+static void on_added(void *ctx, const char *id)
+{
+	struct daemon *d = ctx;
+
+	if (d->inv)
+		fs_invalidate_root(d->inv, NULL);
+}
+
+static void on_changed(void *ctx, const char *id)
+{
+	struct daemon *d = ctx;
+
+	if (d->inv)
+		fs_invalidate_root(d->inv, id);
+}
+
+static void env_settle(void *ctx)
+{
+	struct daemon *d = ctx;
+
+	if (d->inv && !fs_invalidate_settle(d->inv, SETTLE_MS))
+		log_warn("the kernel takes long to forget changed names");
+}
+
+/* Refuse new commands if none but @nr run and there are no sandboxes. */
+static bool shut_if_idle(struct daemon *d, size_t nr)
+{
+	if (fs_sandboxes_count(d->sandboxes) > 0 || !fs_channels_shut_if(d->channels, nr))
+		return false;
+	if (fs_sandboxes_count(d->sandboxes) == 0)
+		return true;
+	fs_channels_reopen(d->channels);
+	return false;
+}
+
+static int env_stop(void *ctx, bool if_idle, bool force, struct err *err)
+{
+	struct daemon *d = ctx;
+
+	/* This command itself is one of those that run. */
+	if (if_idle && !shut_if_idle(d, 1))
+		return err_set(err, -EBUSY, "the mount at %s is in use: %zu sandboxes",
+			       d->mountpoint, fs_sandboxes_count(d->sandboxes));
+	if (force)
+		atomic_store(&d->hurry, true);
+	atomic_store(&d->stop, true);
+	wake(d);
+	return 0;
+}
+
+static int env_config(void *ctx, json_t *out)
+{
+	struct daemon *d = ctx;
+	json_t *o = json_pack("{s:s, s:s, s:b, s:b, s:i, s:i, s:b, s:s, s:I, s:I, s:I}", "store",
+			      cas_store_path(d->store), "mountpoint", d->mountpoint, "automatic",
+			      (int)d->opts->automatic, "allow_other", (int)d->opts->allow_other,
+			      "threads", d->nr_threads, "idle_s", d->opts->idle_s, "user_namespace",
+			      (int)d->in_userns, "mounting", "fsopen", "nodes_one",
+			      (json_int_t)fs_inode_count(d->one->table), "nodes_two",
+			      (json_int_t)fs_inode_count(d->two->table), "open_blobs",
+			      (json_int_t)fs_backing_count(d->backing));
+	int ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
+
+	json_decref(o);
+	return ret;
+}
+
+static int append_json_lines(const json_t *o, struct buf *out)
+{
+	const char *key;
+	json_t *value;
+	int ret = 0;
+
+	json_object_foreach((json_t *)o, key, value)
+	{
+		char *text = json_is_string(value)
+				     ? NULL
+				     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+
+		if (ret == 0)
+			ret = buf_printf(out, "%s = %s\n", key,
+					 text ? text : json_string_value(value));
+		free(text);
+	}
+	return ret;
+}
+
+static int text_config(void *ctx, struct buf *out)
+{
+	json_t *o = json_object();
+	int ret = o ? env_config(ctx, o) : -ENOMEM;
+
+	if (ret == 0)
+		ret = append_json_lines(o, out);
+	json_decref(o);
+	return ret;
+}
+
+static int text_help(void *ctx, struct buf *out)
+{
+	return control_help(out);
+}
+
+static int text_version(void *ctx, struct buf *out)
+{
+	return buf_printf(out, "casbox %s\n%s", CASBOX_VERSION, CAS_LAYOUT_VERSION_LINE);
+}
+
+/* Blobs stay open while they are in use, and a while longer: as many as we may. */
+static size_t raise_file_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return 256;
+	if (limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+		(void)getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	return limit.rlim_cur / 2 < 32768 ? (size_t)limit.rlim_cur / 2 : 32768;
+}
+
+static int take_signals(struct daemon *d, struct err *err)
+{
+	sigset_t set;
+
+	(void)sigemptyset(&set);
+	(void)sigaddset(&set, SIGTERM);
+	(void)sigaddset(&set, SIGINT);
+	(void)sigaddset(&set, SIGHUP);
+	(void)sigprocmask(SIG_BLOCK, &set, NULL);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGXFSZ, SIG_IGN);
+	d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (d->signal_fd < 0 || d->wake_fd < 0)
+		return err_set(err, -errno, "cannot watch signals: %s", strerror(errno));
+	return 0;
+}
+
+/* Store, lock, place, and the helper, while the process has one thread. */
+static int prepare(struct daemon *d, struct err *err)
+{
+	const struct fs_options *o = d->opts;
+	struct cas_store_options store = {o->store, o->blobs, true,
+					  (enum cas_durability)o->durability};
+	int ret = cas_store_open(&store, &d->store, err);
+
+	if (ret < 0)
+		return ret;
+	if (cas_store_is_read_only(d->store))
+		return err_set(err, -EROFS, "the store %s cannot be written: it cannot be served",
+			       cas_store_path(d->store));
+	ret = fs_daemon_lock(d->store, err);
+	if (ret == 0)
+		ret = fs_detach_dead(o->mountpoint, err);
+	if (ret >= 0)
+		ret = fs_place_check(o->mountpoint, d->store, o->blobs, &d->mountpoint, err);
+	if (ret < 0)
+		return ret;
+	if (asprintf(&d->base, "%s/sandboxes", d->mountpoint) < 0) {
+		d->base = NULL;
+		return -ENOMEM;
+	}
+	/* Nothing of ours may keep a directory busy that may become part of the mount. */
+	if (chdir("/") < 0)
+		return err_set(err, -errno, "cannot leave the working directory: %s",
+			       strerror(errno));
+	return fs_helper_new(o->helper_program, &d->helper, err);
+}
+
+static int open_data(struct daemon *d, struct err *err)
+{
+	const struct meta_options meta = {.mode = META_WRITER,
+					  .nr_readers = 4 * d->nr_threads + EXECUTOR_THREADS};
+	struct fs_sandboxes_options boxes = {
+		.helper = d->helper,
+		.store = d->store,
+		.base = d->base,
+		.in_userns = d->in_userns,
+		.events = {on_added, on_changed, d},
+	};
+	int ret = meta_open(d->store, &meta, &d->meta, err);
+
+	if (ret < 0)
+		return ret;
+	(void)meta_clear_stale_readers(d->meta);
+	cas_store_set_catalog(d->store, meta_catalog(d->meta));
+	boxes.meta = d->meta;
+	ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
+	if (ret == 0)
+		ret = fs_backing_table_new(d->store, raise_file_limit(), &d->backing);
+	if (ret == 0)
+		ret = fs_executor_new(EXECUTOR_THREADS, &d->executor);
+	d->env = (struct control_env){
+		.store = d->store,
+		.meta = d->meta,
+		.sandboxes = d->sandboxes,
+		.mountpoint = d->mountpoint,
+		.automatic = d->opts->automatic,
+		.settle = env_settle,
+		.stop = env_stop,
+		.config = env_config,
+		.ctx = d,
+	};
+	return ret < 0 ? ret : fs_channels_new(&d->env, d->executor, &d->channels);
+}
+
+static int make_views(struct daemon *d)
+{
+	const struct fs_views_options opts = {
+		.store = d->store,
+		.meta = d->meta,
+		.sandboxes = d->sandboxes,
+		.config = text_config,
+		.help = text_help,
+		.version = text_version,
+		.text_ctx = d,
+	};
+	int ret = fs_view_top_new(&opts, &d->top);
+
+	return ret < 0 ? ret : fs_view_boxes_new(&opts, &d->boxes);
+}
+
+static int make_session(struct daemon *d, bool one, struct err *err)
+{
+	struct fs_mount *mount = one ? &d->mount_one : &d->mount_two;
+	struct fs_entry root = {0};
+	struct fs_session_options opts = {
+		.name = one ? "one" : "two",
+		.root = &root,
+		.store = d->store,
+		.backing = d->backing,
+		.channels = one ? NULL : d->channels,
+		.no_opens = one,
+		.nr_threads = d->nr_threads,
+		.uid = geteuid(),
+		.gid = getegid(),
+		.ended = on_session_ended,
+		.ctx = d,
+	};
+	int ret = fs_mount_new(one, d->opts->allow_other, mount, err);
+
+	if (ret < 0)
+		return ret;
+	if (one)
+		fs_view_boxes_root(d->boxes, &root);
+	else
+		fs_view_top_root(d->top, &root);
+	ret = fs_session_new(&opts, mount, one ? &d->one : &d->two, err);
+	return ret < 0 ? ret : fs_session_start(one ? d->one : d->two, err);
+}
+
+static int start_watchdog(struct daemon *d)
+{
+	const struct fs_watchdog_options opts = {
+		.helper = d->helper,
+		.paths = {d->mountpoint, d->base},
+		.devs = {d->mount_two.dev, d->mount_one.dev},
+		.period_ms = WATCHDOG_PERIOD_MS,
+		.timeout_ms = WATCHDOG_TIMEOUT_MS,
+		.wedged = on_wedged,
+		.ctx = d,
+	};
+
+	return fs_watchdog_new(&opts, &d->watchdog);
+}
+
+static int mount_all(struct daemon *d, struct err *err)
+{
+	int ret = make_session(d, false, err);
+
+	if (ret < 0)
+		return ret;
+	/* The mount point is resolved before anything of ours hides it. */
+	ret = fs_mount_attach(&d->mount_two, d->mountpoint, err);
+	if (ret < 0)
+		return ret;
+	d->attached = true;
+	ret = make_session(d, true, err);
+	if (ret == 0)
+		ret = fs_invalidate_new(d->one->se, &d->inv);
+	if (ret == 0)
+		ret = fs_helper_attach(d->helper, d->mount_one.mount_fd, d->base, err);
+	/* The mounts hold themselves; our descriptors would keep them busy. */
+	(void)close(steal_fd(&d->mount_two.mount_fd));
+	if (d->mount_one.mount_fd >= 0)
+		(void)close(steal_fd(&d->mount_one.mount_fd));
+	return ret;
+}
+
+static int start(struct daemon *d, struct err *err)
+{
+	const struct fs_daemon_record record = {d->mountpoint, d->opts->automatic, d->mount_one.dev,
+						d->mount_two.dev};
+	int ret = fs_sandboxes_restore(d->sandboxes, err);
+
+	if (ret == 0)
+		ret = start_watchdog(d);
+	return ret < 0 ? ret : fs_daemon_record_write(d->store, &record, err);
+}
+
+/* Poll until somebody wants an end. */
+static void serve(struct daemon *d)
+{
+	unsigned long long busy_ns = lock_now_ns();
+	unsigned long long idle_ns = (unsigned long long)d->opts->idle_s * 1000 * NS_PER_MS;
+	int tick = d->opts->idle_s > 0 ? 1000 : -1;
+	struct pollfd fds[] = {{d->signal_fd, POLLIN, 0}, {d->wake_fd, POLLIN, 0}};
+
+	while (!atomic_load(&d->stop)) {
+		(void)poll(fds, 2, tick);
+		if (fds[0].revents & POLLIN) {
+			log_info("ending on a signal");
+			atomic_store(&d->hurry, true);
+			return;
+		}
+		if (tick < 0)
+			continue;
+		if (fs_sandboxes_count(d->sandboxes) > 0 || fs_channels_nr_pending(d->channels) > 0)
+			busy_ns = lock_now_ns();
+		else if (lock_now_ns() - busy_ns >= idle_ns && shut_if_idle(d, 0)) {
+			log_info("ending after %d s without sandboxes", d->opts->idle_s);
+			return;
+		}
+	}
+}
+
+/* Unmount both sessions; whoever still uses them gets errors once we are gone. */
+static void unmount_all(struct daemon *d)
+{
+	struct err err = {0};
+	int ret = 0;
+
+	if (d->one && !atomic_load(&d->one->gone) && d->attached)
+		ret = fs_helper_unmount(d->helper, d->mountpoint, "sandboxes", true, &err);
+	if (ret < 0)
+		log_warn("cannot unmount %s: %s", d->base, err_text(&err, ret));
+	fs_invalidate_free(d->inv);
+	d->inv = NULL;
+	/* Somebody else may have unmounted it, and mounted something of his own there. */
+	if (!d->attached || fs_mounts_at(d->mountpoint, d->mount_two.dev) <= 0)
+		return;
+	if (umount2(d->mountpoint, UMOUNT_NOFOLLOW) < 0 &&
+	    umount2(d->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
+		log_warn("cannot unmount %s: %s", d->mountpoint, strerror(errno));
+}
+
+/* False when commands are still running: what they use must stay. */
+static bool stop_commands(struct daemon *d)
+{
+	unsigned long long now = lock_now_ns();
+	unsigned wait_ms = atomic_load(&d->hurry) ? STOP_HURRY_MS : STOP_WAIT_MS;
+	bool done;
+
+	if (!d->channels)
+		return true;
+	fs_channels_shut(d->channels);
+	done = fs_channels_wait(d->channels, 0, now + wait_ms * NS_PER_MS);
+	if (!done)
+		log_warn("ending with %zu commands running", fs_channels_nr_pending(d->channels));
+	(void)fs_channels_wait_read(d->channels, lock_now_ns() + STOP_READ_MS * NS_PER_MS);
+	return done;
+}
+
+static int close_data(struct daemon *d, struct err *err)
+{
+	int ret;
+
+	fs_executor_free(d->executor);
+	fs_session_free(d->one);
+	fs_session_free(d->two);
+	fs_channels_free(d->channels);
+	fs_view_top_free(d->top);
+	fs_view_boxes_free(d->boxes);
+	fs_backing_table_free(d->backing);
+	fs_helper_free(d->helper);
+	ret = d->meta ? meta_close(d->meta, err) : 0;
+	if (d->store)
+		cas_store_set_catalog(d->store, &cas_catalog_null);
+	return ret;
+}
+
+static int stop(struct daemon *d, struct err *err)
+{
+	bool commands_ended = stop_commands(d);
+	int ret = 0;
+
+	fs_watchdog_free(d->watchdog);
+	fs_view_boxes_close(d->boxes);
+	/*
+	 * With a command running the process ends as it is: detaching takes the layers
+	 * along, and the next daemon finds all as after a kill.
+	 */
+	if (commands_ended && d->sandboxes)
+		fs_sandboxes_close(d->sandboxes);
+	unmount_all(d);
+	fs_session_stop(d->one);
+	fs_session_stop(d->two);
+	if (commands_ended)
+		ret = close_data(d, err);
+	if (d->base)
+		fs_daemon_record_remove(d->store);
+	if (commands_ended)
+		cas_store_close(d->store);
+	free(d->mountpoint);
+	free(d->base);
+	(void)close(d->signal_fd);
+	(void)close(d->wake_fd);
+	return ret;
+}
+
+int fs_serve(const struct fs_options *opts, void (*ready)(void *ctx), void *ready_ctx,
+	     struct err *err)
+{
+	struct daemon d = {
+		.opts = opts,
+		.nr_threads = opts->nr_threads > 0 ? opts->nr_threads : DEFAULT_THREADS,
+		.in_userns = fs_place_in_userns(),
+		.mount_one = {-1, -1, 0},
+		.mount_two = {-1, -1, 0},
+		.signal_fd = -1,
+		.wake_fd = -1,
+	};
+	struct err end_err = {0};
+	int end_ret;
+	int ret;
+
+	if (d.nr_threads > MAX_THREADS)
+		d.nr_threads = MAX_THREADS;
+	ret = take_signals(&d, err);
+	if (ret == 0)
+		ret = prepare(&d, err);
+	if (ret == 0)
+		ret = open_data(&d, err);
+	if (ret == 0)
+		ret = make_views(&d);
+	if (ret == 0)
+		ret = mount_all(&d, err);
+	if (ret == 0)
+		ret = start(&d, err);
+	if (ret == 0) {
+		if (ready)
+			ready(ready_ctx);
+		serve(&d);
+	}
+	end_ret = stop(&d, &end_err);
+	if (ret == 0 && atomic_load(&d.wedged))
+		ret = err_set(err, -EIO, "the mount did not answer and was aborted");
+	if (ret == 0 && end_ret < 0)
+		ret = err_set(err, end_ret, "%s", err_text(&end_err, end_ret));
+	return ret;
+}

@@ -1,0 +1,179 @@
+/* fs/serve/session.c - one FUSE connection with its threads */
+
+/*
+ * libfuse parses and formats; the threads are ours, since its own multi-threaded loop
+ * starts and ends threads on demand. Nothing wakes a thread that waits in the kernel for
+ * a request but the end of the connection or a signal: stop uses the latter, on a
+ * handler that does nothing, until the thread has seen `stopping`.
+ */
+#define FUSE_USE_VERSION 312
+#include "fs/serve/session.h"
+
+#include <errno.h>
+#include <fuse_lowlevel.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cas/cas.h"
+#include "fs/serve/inode.h"
+#include "fs/serve/ops.h"
+
+#define WAKE_SIGNAL    SIGUSR2
+#define MAX_IO	       (1U << 20)
+#define MAX_BACKGROUND 64
+
+static void session_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct fs_session *session = userdata;
+	unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_DIO |
+			FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS |
+			FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_EXPIRE_ONLY;
+
+	/*
+	 * Not wanted: AUTO_INVAL_DATA (contents never change), READDIRPLUS_AUTO (it asks
+	 * for attributes too late), ATOMIC_O_TRUNC (loses O_TRUNC silently without opens),
+	 * locks (the kernel's own suffice), splice, writeback.
+	 */
+	if (session->opts.no_opens)
+		want |= FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT;
+	conn->want = want & conn->capable;
+	conn->max_write = MAX_IO;
+	conn->max_background = MAX_BACKGROUND;
+	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
+	if (conn->max_readahead > MAX_IO)
+		conn->max_readahead = MAX_IO;
+}
+
+__attribute__((format(printf, 2, 0))) static void log_from_fuse(enum fuse_log_level level,
+								const char *fmt, va_list ap)
+{
+	char line[512];
+
+	(void)vsnprintf(line, sizeof(line), fmt, ap);
+	line[strcspn(line, "\n")] = '\0';
+	if (level <= FUSE_LOG_ERR)
+		log_error("libfuse: %s", line);
+	else
+		log_debug("libfuse: %s", line);
+}
+
+static void wake_handler(int signal)
+{
+	(void)signal;
+}
+
+static int open_session(struct fs_session *session, int dev_fd, struct err *err)
+{
+	char *argv[] = {(char *)"casbox", NULL};
+	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+	struct fuse_lowlevel_ops ops = {.init = session_init};
+	char path[32];
+
+	fuse_set_log_func(log_from_fuse);
+	fs_ops_name(&ops);
+	fs_ops_data(&ops);
+	fs_ops_attr(&ops);
+	session->se = fuse_session_new(&args, &ops, sizeof(ops), session);
+	fuse_opt_free_args(&args);
+	if (!session->se)
+		return err_set(err, -ENOMEM, "libfuse cannot make session %s", session->opts.name);
+	/* From here on libfuse owns the descriptor. */
+	(void)snprintf(path, sizeof(path), "/dev/fd/%d", dev_fd);
+	if (fuse_session_mount(session->se, path) != 0)
+		return err_set(err, -EIO, "libfuse refuses descriptor %d", dev_fd);
+	return 0;
+}
+
+int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount,
+		   struct fs_session **out, struct err *err)
+{
+	auto_close int dev_fd = steal_fd(&mount->dev_fd);
+	struct fs_session *session = calloc(1, sizeof(*session));
+	int ret;
+
+	if (!session)
+		return -ENOMEM;
+	session->opts = *opts;
+	session->threads = calloc((size_t)opts->nr_threads, sizeof(*session->threads));
+	ret = session->threads ? fs_inode_table_new(opts->root, &session->table) : -ENOMEM;
+	if (ret == 0)
+		ret = open_session(session, dev_fd, err);
+	if (ret < 0) {
+		fs_session_free(session);
+		return ret;
+	}
+	(void)steal_fd(&dev_fd);
+	*out = session;
+	return 0;
+}
+
+static void *session_thread(void *arg)
+{
+	struct fs_session *session = arg;
+	struct fuse_buf buf = {.mem = NULL};
+
+	while (!atomic_load(&session->stopping)) {
+		int got = fuse_session_receive_buf(session->se, &buf);
+
+		if (got == -EINTR || got == -EAGAIN)
+			continue;
+		if (got <= 0)
+			break;
+		fuse_session_process_buf(session->se, &buf);
+	}
+	free(buf.mem);
+	if (!atomic_load(&session->stopping)) {
+		atomic_store(&session->gone, true);
+		session->opts.ended(session->opts.ctx);
+	}
+	return NULL;
+}
+
+int fs_session_start(struct fs_session *session, struct err *err)
+{
+	struct sigaction sa = {.sa_handler = wake_handler}; /* no SA_RESTART: read returns */
+	char name[16];
+
+	(void)sigaction(WAKE_SIGNAL, &sa, NULL);
+	(void)snprintf(name, sizeof(name), "session-%s", session->opts.name);
+	for (int i = 0; i < session->opts.nr_threads; i++) {
+		int ret = pthread_create(&session->threads[i], NULL, session_thread, session);
+
+		if (ret != 0)
+			return err_set(err, -ret, "cannot start a thread: %s", strerror(ret));
+		(void)pthread_setname_np(session->threads[i], name);
+		session->nr_started++;
+	}
+	return 0;
+}
+
+void fs_session_stop(struct fs_session *session)
+{
+	const struct timespec pause = {0, 2 * 1000 * 1000};
+
+	if (!session)
+		return;
+	atomic_store(&session->stopping, true);
+	for (int i = 0; i < session->nr_started; i++) {
+		/* Again and again: a signal just before the read is lost. */
+		while (pthread_tryjoin_np(session->threads[i], NULL) == EBUSY) {
+			(void)pthread_kill(session->threads[i], WAKE_SIGNAL);
+			(void)nanosleep(&pause, NULL);
+		}
+	}
+	session->nr_started = 0;
+}
+
+void fs_session_free(struct fs_session *session)
+{
+	if (!session)
+		return;
+	if (session->se)
+		fuse_session_destroy(session->se);
+	fs_inode_table_free(session->table);
+	free(session->threads);
+	free(session);
+}
