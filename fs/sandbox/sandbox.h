@@ -28,11 +28,14 @@ struct fs_sandboxes;
 
 enum fs_writable { FS_WRITABLE_OUTPUTS, FS_WRITABLE_DIRS, FS_WRITABLE_ALL };
 
-/* How the table tells session one that names of its root changed. Must not block. */
+/* How the table tells session one that names of its root changed; called without locks. */
 struct fs_sandbox_events {
-	/* ID appeared: the listing of the root changed. */
+	/* ID appeared: the listing of the root changed. Does not wait. */
 	void (*added)(void *ctx, const char *id);
-	/* ID is gone or shows another tree from now on: forget the entry. */
+	/*
+	 * ID is gone or shows another tree from now on. Returns when the kernel has
+	 * forgotten the entry (which detaches what is mounted below it), within a bound.
+	 */
 	void (*changed)(void *ctx, const char *id);
 	void *ctx;
 };

@@ -113,20 +113,23 @@ static void on_added(void *ctx, const char *id)
 		fs_invalidate_root(d->inv, NULL);
 }
 
-static void on_changed(void *ctx, const char *id)
-{
-	struct daemon *d = ctx;
-
-	if (d->inv)
-		fs_invalidate_root(d->inv, id);
-}
-
 static void env_settle(void *ctx)
 {
 	struct daemon *d = ctx;
 
 	if (d->inv && !fs_invalidate_settle(d->inv, SETTLE_MS))
 		log_warn("the kernel takes long to forget changed names");
+}
+
+/* Forgetting a name detaches what is mounted below it: so before anything can be. */
+static void on_changed(void *ctx, const char *id)
+{
+	struct daemon *d = ctx;
+
+	if (!d->inv)
+		return;
+	fs_invalidate_root(d->inv, id);
+	env_settle(d);
 }
 
 /* Refuse new commands if none but @nr run and there are no sandboxes. */
