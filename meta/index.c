@@ -32,7 +32,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
-#include "meta/aside.h"
+#include "meta/files.h"
 #include "meta/index_i.h"
 
 #define INDEX_VERSION	  1
@@ -63,7 +63,8 @@ static int state_write(int dir_fd, const char *word)
 
 	boot_id(boot);
 	len = snprintf(line, sizeof(line), "casbox-index %d %s %s\n", INDEX_VERSION, boot, word);
-	return io_replace_file(dir_fd, "state", line, (size_t)len, 0644, true);
+	len = io_replace_file(dir_fd, "state", line, (size_t)len, 0644, true);
+	return len < 0 ? len : meta_give_to_owner(dir_fd, "state");
 }
 
 static enum index_state state_read(int dir_fd)
@@ -305,25 +306,53 @@ static struct meta_index *index_new(const struct meta_index_options *opts)
 }
 
 /*
- * A process that was killed may have left tables half made, never half written. A map
- * without locks is only safe while nobody writes: then the state is clean.
+ * A reader that cannot write the lock file is unseen by a writer, which may then reuse
+ * the pages that it reads. So it reads only what is clean: a writer at work is not.
  */
-static int index_load(struct meta_index *ix, const char *path, enum index_state state)
+static int reader_flags(struct meta_index *ix, enum index_state state, unsigned *flags)
 {
-	unsigned flags = MDB_NOTLS | (ix->writer ? MDB_NOSYNC : MDB_RDONLY);
-	int ret = head_check(ix->dir_fd), rc;
+	*flags = MDB_NOTLS | MDB_RDONLY;
+	if (faccessat(ix->dir_fd, "lock.mdb", W_OK, AT_EACCESS) == 0)
+		return 0;
+	if (errno != EACCES && errno != EROFS && errno != ENOENT)
+		return -errno;
+	*flags |= MDB_NOLOCK;
+	return state == STATE_USABLE ? 0 : -EBUSY;
+}
 
+static int give_to_owner(struct meta_index *ix)
+{
+	int ret = meta_give_to_owner(ix->dir_fd, "data.mdb");
+
+	return ret < 0 ? ret : meta_give_to_owner(ix->dir_fd, "lock.mdb");
+}
+
+/* Open the environment and see whether it can be used. */
+static int index_load_env(struct meta_index *ix, const char *path, enum index_state state)
+{
+	unsigned flags = MDB_NOTLS | MDB_NOSYNC;
+	int ret = head_check(ix->dir_fd);
+
+	if (ret == 0 && !ix->writer)
+		ret = reader_flags(ix, state, &flags);
+	if (ret == 0)
+		ret = env_open(ix, path, flags);
 	if (ret < 0)
 		return ret;
-	ret = env_open(ix, path, flags);
-	if ((ret == -EACCES || ret == -EROFS) && !ix->writer && state == STATE_USABLE)
-		ret = env_open(ix, path, flags | MDB_NOLOCK);
-	if (ret < 0)
-		return ret;
+	/* The data file's descriptor is the one that LMDB leaves inheritable. */
 	(void)mdb_env_get_fd(ix->env, &ix->data_fd);
 	if (fcntl(ix->data_fd, F_SETFD, FD_CLOEXEC) < 0)
 		return -errno;
-	ret = length_check(ix);
+	return length_check(ix);
+}
+
+/* A process that was killed may have left no tables, never half a table. */
+static int index_load(struct meta_index *ix, const char *path, enum index_state state)
+{
+	int ret = index_load_env(ix, path, state), rc;
+
+	if (ret == 0 && state == STATE_NONE)
+		ret = give_to_owner(ix);
 	if (ret < 0)
 		return ret;
 	if (ix->writer)
@@ -341,6 +370,21 @@ static int open_dir(int store_fd)
 	int fd = openat(store_fd, INDEX_PATH, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
+}
+
+static int make_dir(int store_fd)
+{
+	if (mkdirat(store_fd, "meta", 0700) == 0) {
+		int ret = meta_give_to_owner(store_fd, "meta");
+
+		if (ret < 0)
+			return ret;
+	} else if (errno != EEXIST) {
+		return -errno;
+	}
+	if (mkdirat(store_fd, INDEX_PATH, 0755) == 0)
+		return meta_give_to_owner(store_fd, INDEX_PATH);
+	return errno == EEXIST ? 0 : -errno;
 }
 
 /* Make room for a new index when the one there cannot be trusted. */
@@ -361,7 +405,7 @@ static int writer_try(const struct meta_index_options *opts, const char *path,
 
 	if (!ix)
 		return -ENOMEM;
-	ret = io_mkdir_parents(opts->store_fd, INDEX_PATH, 0755);
+	ret = make_dir(opts->store_fd);
 	if (ret == 0)
 		ret = open_dir(opts->store_fd);
 	if (ret < 0)

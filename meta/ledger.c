@@ -28,7 +28,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
-#include "meta/aside.h"
+#include "meta/files.h"
 #include "meta/ledger_i.h"
 
 #define LEDGER_PATH	  "meta/ledger.db"
@@ -335,6 +335,17 @@ static struct meta_ledger *ledger_new(const struct meta_ledger_options *opts)
 	return l;
 }
 
+/* Before the log is made: SQLite gives that to the file's owner. */
+static int own_file(struct meta_ledger *l, int store_fd, struct err *err)
+{
+	int ret = meta_give_to_owner(store_fd, LEDGER_PATH);
+
+	if (ret < 0)
+		return err_set(err, ret, "cannot give %s to its store's owner: %s", l->path,
+			       strerror(-ret));
+	return 0;
+}
+
 static int writer_try(const struct meta_ledger_options *opts, struct meta_ledger **out, bool *fresh,
 		      struct err *err)
 {
@@ -344,6 +355,8 @@ static int writer_try(const struct meta_ledger_options *opts, struct meta_ledger
 	if (!l)
 		return -ENOMEM;
 	ret = db_open(l, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, false, err);
+	if (ret == 0)
+		ret = own_file(l, opts->store_fd, err);
 	if (ret == 0)
 		ret = meta_ledger_schema_check(l, err);
 	if (ret >= 0)
@@ -367,7 +380,7 @@ static int open_writer(const struct meta_ledger_options *opts, struct meta_ledge
 	struct err first = {0};
 	bool dirty = false;
 	struct stat st;
-	int ret = io_mkdir_parents(opts->store_fd, "meta", 0755);
+	int ret = io_mkdir_parents(opts->store_fd, "meta", 0700);
 
 	if (ret < 0)
 		return err_set(err, ret, "cannot make %s/meta: %s", opts->store_path,

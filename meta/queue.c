@@ -243,7 +243,8 @@ static void write_batch(struct meta_queue *q, struct meta_row *batch, bool flush
 	int ret = q->ops.write(q->ops.ctx, batch, flush, &err);
 
 	if (ret < 0) {
-		(void)err_set(&err, ret, "%s", err_text(&err, ret));
+		if (err.msg[0] == '\0')
+			(void)err_set(&err, ret, "%s", err_name(ret));
 		log_warn("rows were lost: %s", err.msg);
 		q->ops.lost(q->ops.ctx);
 	}

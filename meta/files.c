@@ -1,10 +1,12 @@
-/* meta/aside.c - take files that cannot be used out of the way */
-#include "meta/aside.h"
+/* meta/files.c - the files of index and ledger: whose they are, and out of the way */
+#include "meta/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cas/base/err.h"
 #include "cas/base/log.h"
@@ -36,5 +38,18 @@ int meta_set_aside(int store_fd, const char *path, const char *const *suffixes, 
 	if (ret < 0)
 		return err_set(err, ret, "cannot set %s aside: %s", path, strerror(-ret));
 	log_warn("%s cannot be used; set aside as %s.bad-%d and made anew", path, path, nr);
+	return 0;
+}
+
+int meta_give_to_owner(int dir_fd, const char *name)
+{
+	struct stat st;
+
+	if (geteuid() != 0)
+		return 0;
+	if (fstat(dir_fd, &st) < 0)
+		return -errno;
+	if (st.st_uid != 0 && fchownat(dir_fd, name, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
 	return 0;
 }
