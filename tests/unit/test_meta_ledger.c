@@ -1,0 +1,412 @@
+/* tests/unit/test_meta_ledger.c - the SQLite ledger on its own */
+#include "tests/lib/tests.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "cas/base/log.h"
+#include "cas/hash.h"
+#include "meta/ledger.h"
+#include "meta/ledger_i.h"
+#include "meta/meta.h"
+
+static void sink_nothing(void *ctx, enum log_level level, const char *line)
+{
+	(void)ctx;
+	(void)level;
+	(void)line;
+}
+
+static struct cas_digest digest_nr(int nr)
+{
+	struct cas_digest d;
+
+	assert_int_equal(cas_hash_bytes(&nr, sizeof(nr), &d), 0);
+	d.size = (uint64_t)nr + 1;
+	return d;
+}
+
+static struct meta_ledger *open_as(const char *store, bool writer, bool *fresh)
+{
+	auto_close int fd = open(store, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct meta_ledger_options opts = {.store_fd = fd, .store_path = store, .writer = writer};
+	struct meta_ledger *l;
+	struct err err = {0};
+	bool made;
+
+	assert_true(fd >= 0);
+	if (meta_ledger_open(&opts, &l, &made, &err) != 0)
+		fail_msg("%s", err_text(&err, err.code));
+	if (fresh)
+		*fresh = made;
+	return l;
+}
+
+static void add_blobs(struct meta_ledger *l, int from, int to)
+{
+	assert_int_equal(meta_ledger_mark(l, NULL), 0);
+	assert_int_equal(meta_ledger_begin(l, NULL), 0);
+	for (int i = from; i < to; i++) {
+		struct cas_digest d = digest_nr(i);
+
+		assert_int_equal(meta_ledger_blob_add(l, &d, NULL), 0);
+	}
+	assert_int_equal(meta_ledger_commit(l, NULL), 0);
+}
+
+static void expect_totals(struct meta_ledger *l, uint64_t blobs, uint64_t bytes)
+{
+	uint64_t nr, sum;
+
+	assert_int_equal(meta_ledger_totals(l, &nr, &sum, NULL), 0);
+	assert_int_equal(nr, blobs);
+	assert_int_equal(sum, bytes);
+}
+
+static void test_totals_follow_adds_drops_and_duplicates(void **state)
+{
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	struct cas_digest d = digest_nr(1);
+
+	add_blobs(l, 0, 10);
+	expect_totals(l, 10, 55);
+	add_blobs(l, 0, 10);
+	expect_totals(l, 10, 55);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(meta_ledger_blob_drop(l, &d, NULL), 0);
+		expect_totals(l, 9, 53);
+	}
+	assert_int_equal(meta_ledger_blob_touch(l, &d, NULL), 0);
+	expect_totals(l, 9, 53); /* a touch brings nothing back */
+	d = digest_nr(0);
+	d.size = 100;
+	assert_int_equal(meta_ledger_blob_resize(l, &d, NULL), 0);
+	expect_totals(l, 9, 152);
+	assert_int_equal(meta_ledger_blob_adopt(l, &d, 5, NULL), 0);
+	expect_totals(l, 9, 152);
+	assert_int_equal(meta_ledger_recount(l, NULL), 0);
+	expect_totals(l, 9, 152);
+	assert_int_equal(meta_ledger_begin(l, NULL), 0);
+	assert_int_equal(meta_ledger_blob_drop(l, &d, NULL), 0);
+	meta_ledger_abort(l);
+	expect_totals(l, 9, 152);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
+static void test_clean_close_is_remembered(void **state)
+{
+	bool fresh;
+	struct meta_ledger *l = open_as(*state, true, &fresh);
+
+	assert_true(fresh);
+	add_blobs(l, 0, 10);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+	l = open_as(*state, true, &fresh);
+	assert_false(fresh);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+	l = open_as(*state, true, &fresh);
+	assert_false(fresh);
+	add_blobs(l, 10, 11);
+	assert_int_equal(meta_ledger_close(l, false, NULL), 0);
+	l = open_as(*state, true, &fresh);
+	assert_true(fresh);
+	expect_totals(l, 11, 66);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
+static void test_victims_come_oldest_first_in_pages(void **state)
+{
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	struct cas_victim v[4], after;
+	struct cas_digest d = digest_nr(0);
+
+	add_blobs(l, 0, 5);
+	assert_int_equal(meta_ledger_blob_touch(l, &d, NULL), 0);
+	assert_int_equal(meta_ledger_victims(l, NULL, v, 3, NULL), 3);
+	for (int i = 0; i < 3; i++) {
+		d = digest_nr(i + 1);
+		assert_true(cas_digest_equal(&v[i].digest, &d));
+	}
+	after = v[2];
+	assert_int_equal(meta_ledger_victims(l, &after, v, 4, NULL), 2);
+	d = digest_nr(4);
+	assert_true(cas_digest_equal(&v[0].digest, &d));
+	d = digest_nr(0);
+	assert_true(cas_digest_equal(&v[1].digest, &d));
+	assert_true(v[0].last_use_ns < v[1].last_use_ns);
+	after = v[1];
+	assert_int_equal(meta_ledger_victims(l, &after, v, 4, NULL), 0);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
+/* C24: the order survives a clock that is set back, also across a restart. */
+static void test_clock_set_back_keeps_the_order(void **state)
+{
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	int64_t ahead;
+	struct cas_victim v[4];
+	struct cas_digest d;
+
+	add_blobs(l, 0, 2);
+	/* As if these two had been recorded by a clock that is an hour ahead. */
+	assert_int_equal(
+		meta_ledger_exec(l, "UPDATE blob SET last_use = last_use + 3600000000000", NULL),
+		0);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+	l = open_as(*state, true, NULL);
+	add_blobs(l, 2, 4);
+	assert_int_equal(meta_ledger_victims(l, NULL, v, 4, NULL), 4);
+	ahead = v[1].last_use_ns;
+	for (int i = 0; i < 4; i++) {
+		d = digest_nr(i);
+		assert_true(cas_digest_equal(&v[i].digest, &d));
+	}
+	assert_true(v[2].last_use_ns > ahead && v[3].last_use_ns > v[2].last_use_ns);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
+static void test_adopted_file_from_the_future_is_not_newest(void **state)
+{
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	struct cas_digest future = digest_nr(1), old = digest_nr(2), used = digest_nr(3);
+	struct cas_victim v[3];
+
+	assert_int_equal(meta_ledger_blob_adopt(l, &future, INT64_MAX, NULL), 0);
+	assert_int_equal(meta_ledger_blob_adopt(l, &old, 1000, NULL), 0);
+	assert_int_equal(meta_ledger_blob_add(l, &used, NULL), 0);
+	assert_int_equal(meta_ledger_victims(l, NULL, v, 3, NULL), 3);
+	assert_true(cas_digest_equal(&v[0].digest, &old));
+	assert_int_equal(v[0].last_use_ns, 1000);
+	assert_true(cas_digest_equal(&v[1].digest, &future));
+	assert_true(cas_digest_equal(&v[2].digest, &used));
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
+static void sandbox_expect(struct meta_ledger *l, const char *sql, int64_t want)
+{
+	int64_t got;
+
+	assert_int_equal(meta_ledger_int(l, sql, -1, &got, NULL), 0);
+	assert_int_equal(got, want);
+}
+
+static void test_sandbox_rows_are_replaced_by_id_and_creation(void **state)
+{
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	struct meta_sandbox_row row = {.id = "it's", .root = "r", .state = "live", .created_ns = 5};
+
+	assert_int_equal(meta_ledger_sandbox_add(l, &row, NULL), 0);
+	row.state = "finished";
+	row.finished_ns = 9;
+	row.exit_code = 3;
+	assert_int_equal(meta_ledger_sandbox_add(l, &row, NULL), 0);
+	row.created_ns = 6;
+	assert_int_equal(meta_ledger_sandbox_add(l, &row, NULL), 0);
+	sandbox_expect(l, "SELECT count(*) FROM sandbox", 2);
+	sandbox_expect(l,
+		       "SELECT count(*) FROM sandbox WHERE id = 'it''s' AND created = 5 AND"
+		       " state = 'finished' AND finished = 9 AND exit_code = 3",
+		       1);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
+static void make_ledger(const char *store)
+{
+	struct meta_ledger *l = open_as(store, true, NULL);
+
+	add_blobs(l, 0, 1000);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
+static void expect_remade(const char *store)
+{
+	struct stat st;
+	bool fresh;
+	struct meta_ledger *l = open_as(store, true, &fresh);
+
+	assert_true(fresh);
+	expect_totals(l, 0, 0);
+	add_blobs(l, 0, 3);
+	expect_totals(l, 3, 6);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+	assert_int_equal(stat(tests_path(store, "meta/ledger.db.bad-1"), &st), 0);
+}
+
+static void raw_sql(const char *path, const char *sql)
+{
+	sqlite3 *db;
+
+	assert_int_equal(
+		sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL),
+		SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+	assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+static void test_unknown_version_is_set_aside(void **state)
+{
+	make_ledger(*state);
+	raw_sql(tests_path(*state, "meta/ledger.db"), "PRAGMA user_version = 99");
+	assert_null(open_as(*state, false, NULL));
+	expect_remade(*state);
+}
+
+static void test_foreign_database_is_set_aside(void **state)
+{
+	assert_int_equal(mkdir(tests_path(*state, "meta"), 0755), 0);
+	raw_sql(tests_path(*state, "meta/ledger.db"),
+		"CREATE TABLE t(x); INSERT INTO t VALUES(1);");
+	assert_null(open_as(*state, false, NULL));
+	expect_remade(*state);
+}
+
+static void test_garbage_is_set_aside(void **state)
+{
+	char garbage[20000];
+
+	memset(garbage, 0x5a, sizeof(garbage));
+	tests_write_file(tests_path(*state, "meta/ledger.db"), garbage, sizeof(garbage), 0644);
+	assert_null(open_as(*state, false, NULL));
+	expect_remade(*state);
+}
+
+static void test_damage_inside_is_found_after_a_crash(void **state)
+{
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	char garbage[4096 * 3];
+	int fd;
+
+	memset(garbage, 0x5a, sizeof(garbage));
+	add_blobs(l, 0, 5000);
+	assert_int_equal(meta_ledger_exec(l, "PRAGMA wal_checkpoint(TRUNCATE)", NULL), 0);
+	assert_int_equal(meta_ledger_close(l, false, NULL), 0);
+	fd = open(tests_path(*state, "meta/ledger.db"), O_WRONLY | O_CLOEXEC);
+	assert_int_equal(pwrite(fd, garbage, sizeof(garbage), 4096 * 12), sizeof(garbage));
+	(void)close(fd);
+	expect_remade(*state);
+}
+
+static void test_symlink_is_not_followed(void **state)
+{
+	struct stat st;
+
+	tests_write_file(tests_path(*state, "victim"), "", 0, 0644);
+	assert_int_equal(mkdir(tests_path(*state, "meta"), 0755), 0);
+	assert_int_equal(symlink("../victim", tests_path(*state, "meta/ledger.db")), 0);
+	expect_remade(*state);
+	assert_int_equal(stat(tests_path(*state, "victim"), &st), 0);
+	assert_int_equal(st.st_size, 0);
+}
+
+static void test_missing_ledger_is_fine_for_readers(void **state)
+{
+	assert_null(open_as(*state, false, NULL));
+	assert_int_equal(tests_count_names(*state), 0);
+}
+
+/* C15: the log stays when a reader or writer exits, and what a killed writer did is there. */
+static void test_log_outlives_the_exit_of_others(void **state)
+{
+	struct stat st;
+	int status;
+	pid_t pid = fork();
+	struct meta_ledger *l;
+
+	if (pid == 0) {
+		l = open_as(*state, true, NULL);
+		add_blobs(l, 0, 100);
+		(void)meta_ledger_begin(l, NULL);
+		(void)raise(SIGKILL);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	for (int i = 0; i < 2; i++) {
+		pid = fork();
+		if (pid == 0) {
+			uint64_t nr = 0, sum;
+
+			l = open_as(*state, false, NULL);
+			if (!l || meta_ledger_totals(l, &nr, &sum, NULL) < 0 || nr != 100)
+				_exit(1);
+			_exit(meta_ledger_close(l, true, NULL) == 0 ? 0 : 1);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+		assert_int_equal(stat(tests_path(*state, "meta/ledger.db-wal"), &st), 0);
+		assert_true(st.st_size > 0);
+	}
+	l = open_as(*state, true, NULL);
+	expect_totals(l, 100, 5050);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+	assert_int_equal(stat(tests_path(*state, "meta/ledger.db-wal"), &st), 0);
+}
+
+static void test_stopped_reader_does_not_stop_the_writer(void **state)
+{
+	struct meta_ledger *l;
+	int pipe_fd[2], status;
+	pid_t pid;
+	char c;
+
+	make_ledger(*state);
+	assert_int_equal(pipe2(pipe_fd, O_CLOEXEC), 0);
+	pid = fork();
+	if (pid == 0) {
+		int64_t nr;
+
+		l = open_as(*state, false, NULL);
+		(void)meta_ledger_exec(l, "BEGIN", NULL);
+		(void)meta_ledger_int(l, "SELECT count(*) FROM blob", 0, &nr, NULL);
+		if (write(pipe_fd[1], "x", 1) != 1)
+			_exit(1);
+		for (;;)
+			(void)pause();
+	}
+	(void)close(pipe_fd[1]);
+	assert_int_equal(read(pipe_fd[0], &c, 1), 1);
+	(void)close(pipe_fd[0]);
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	l = open_as(*state, true, NULL);
+	for (int i = 0; i < 20; i++)
+		add_blobs(l, 1000 + i * 1000, 2000 + i * 1000);
+	assert_int_equal(meta_ledger_checkpoint(l, NULL), 0);
+	expect_totals(l, 21000, 21000ULL * 21001 / 2);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
+#define TEST_CASE(fn) cmocka_unit_test_setup_teardown(fn, tests_dir_setup, tests_dir_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST_CASE(test_totals_follow_adds_drops_and_duplicates),
+		TEST_CASE(test_clean_close_is_remembered),
+		TEST_CASE(test_victims_come_oldest_first_in_pages),
+		TEST_CASE(test_clock_set_back_keeps_the_order),
+		TEST_CASE(test_adopted_file_from_the_future_is_not_newest),
+		TEST_CASE(test_sandbox_rows_are_replaced_by_id_and_creation),
+		TEST_CASE(test_unknown_version_is_set_aside),
+		TEST_CASE(test_foreign_database_is_set_aside),
+		TEST_CASE(test_garbage_is_set_aside),
+		TEST_CASE(test_damage_inside_is_found_after_a_crash),
+		TEST_CASE(test_symlink_is_not_followed),
+		TEST_CASE(test_missing_ledger_is_fine_for_readers),
+		TEST_CASE(test_log_outlives_the_exit_of_others),
+		TEST_CASE(test_stopped_reader_does_not_stop_the_writer),
+	};
+
+	log_set_sink(sink_nothing, NULL);
+	return cmocka_run_group_tests_name("meta_ledger", tests, NULL, NULL);
+}
