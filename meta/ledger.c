@@ -31,13 +31,13 @@
 #include "meta/files.h"
 #include "meta/ledger_i.h"
 
-#define LEDGER_PATH	  "meta/ledger.db"
-#define BUSY_TIMEOUT_MS	  5000
-#define WAL_CHECKPOINT_SZ (4 << 20)
-#define WAL_TRUNCATE_SZ	  (64 << 20)
-#define FUSE_MAGIC	  0x65735546
-#define CIFS_MAGIC	  0xff534d42
-#define SMB2_MAGIC	  0xfe534d42
+#define LEDGER_PATH	     "meta/ledger.db"
+#define BUSY_TIMEOUT_MS	     5000
+#define WAL_CHECKPOINT_PAGES 1024
+#define WAL_TRUNCATE_PAGES   16384
+#define FUSE_MAGIC	     0x65735546
+#define CIFS_MAGIC	     0xff534d42
+#define SMB2_MAGIC	     0xfe534d42
 
 int meta_ledger_errno(int rc)
 {
@@ -234,6 +234,16 @@ static bool wal_possible(int store_fd)
 	}
 }
 
+static int wal_grown(void *ctx, sqlite3 *db, const char *name, int nr_pages)
+{
+	struct meta_ledger *l = ctx;
+
+	(void)db;
+	(void)name;
+	l->wal_pages = nr_pages;
+	return SQLITE_OK;
+}
+
 static int db_open(struct meta_ledger *l, int flags, bool immutable, struct err *err)
 {
 	auto_buf struct buf uri = {0};
@@ -255,7 +265,8 @@ static int db_open(struct meta_ledger *l, int flags, bool immutable, struct err 
 		return meta_ledger_fail(l, rc, "open it", err);
 	(void)sqlite3_busy_timeout(l->db, BUSY_TIMEOUT_MS);
 	(void)sqlite3_db_config(l->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-	(void)sqlite3_wal_autocheckpoint(l->db, 0);
+	/* In place of the hook that checkpoints automatically. */
+	(void)sqlite3_wal_hook(l->db, wal_grown, l);
 	return 0;
 }
 
@@ -457,30 +468,18 @@ int meta_ledger_open(const struct meta_ledger_options *opts, struct meta_ledger 
 	return opts->writer ? open_writer(opts, out, fresh, err) : open_reader(opts, out);
 }
 
-static off_t wal_size(const struct meta_ledger *l)
-{
-	auto_free char *path = NULL;
-	struct stat st;
-
-	if (asprintf(&path, "%s-wal", l->path) < 0) {
-		path = NULL;
-		return 0;
-	}
-	/* stat, not open: closing a database file would drop this process's locks on it. */
-	return stat(path, &st) == 0 ? st.st_size : 0;
-}
-
 int meta_ledger_checkpoint(struct meta_ledger *l, struct err *err)
 {
 	int mode, rc;
-	off_t size;
 
-	if (!l->writer || !l->wal)
+	/* The log starts over once all of it is in the file. */
+	if (l->wal_pages < l->wal_tried)
+		l->wal_tried = 0;
+	if (!l->writer || l->wal_pages - l->wal_tried < WAL_CHECKPOINT_PAGES)
 		return 0;
-	size = wal_size(l);
-	if (size < WAL_CHECKPOINT_SZ)
-		return 0;
-	mode = size >= WAL_TRUNCATE_SZ ? SQLITE_CHECKPOINT_TRUNCATE : SQLITE_CHECKPOINT_PASSIVE;
+	l->wal_tried = l->wal_pages;
+	mode = l->wal_pages >= WAL_TRUNCATE_PAGES ? SQLITE_CHECKPOINT_TRUNCATE
+						  : SQLITE_CHECKPOINT_PASSIVE;
 	(void)sqlite3_busy_timeout(l->db, 0);
 	rc = sqlite3_wal_checkpoint_v2(l->db, NULL, mode, NULL, NULL);
 	(void)sqlite3_busy_timeout(l->db, BUSY_TIMEOUT_MS);

@@ -33,6 +33,8 @@ struct meta_ledger {
 	bool wal;
 	bool marked; /* the file says that a writer is at work */
 	bool in_txn;
+	int wal_pages;	  /* in the log, as of our last commit */
+	int wal_tried;	  /* so many when it was checkpointed last */
 	int64_t clock_ns; /* the latest last use of all; uses are handed out above it */
 };
 

@@ -351,6 +351,24 @@ static void test_log_outlives_the_exit_of_others(void **state)
 	assert_int_equal(stat(tests_path(*state, "meta/ledger.db-wal"), &st), 0);
 }
 
+static void test_log_does_not_grow_without_end(void **state)
+{
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	struct stat db, wal;
+
+	for (int i = 0; i < 60; i++) {
+		add_blobs(l, i * 500, i * 500 + 500);
+		assert_int_equal(meta_ledger_checkpoint(l, NULL), 0);
+	}
+	assert_int_equal(stat(tests_path(*state, "meta/ledger.db"), &db), 0);
+	assert_int_equal(stat(tests_path(*state, "meta/ledger.db-wal"), &wal), 0);
+	assert_true(db.st_size > 1 << 20);
+	assert_true(wal.st_size < 8 << 20);
+	/* And it starts over rather than being checkpointed after each batch. */
+	assert_true(l->wal_tried == 0 || l->wal_tried >= 1024);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
 static void test_stopped_reader_does_not_stop_the_writer(void **state)
 {
 	struct meta_ledger *l;
@@ -404,6 +422,7 @@ int main(void)
 		TEST_CASE(test_symlink_is_not_followed),
 		TEST_CASE(test_missing_ledger_is_fine_for_readers),
 		TEST_CASE(test_log_outlives_the_exit_of_others),
+		TEST_CASE(test_log_does_not_grow_without_end),
 		TEST_CASE(test_stopped_reader_does_not_stop_the_writer),
 	};
 
