@@ -1,0 +1,450 @@
+/* tools/daemon.c - find, start and wait for the daemon of a store */
+#include "tools/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cas/cas.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/spawn.h"
+
+#define RECORD_MAX 65536
+#define START_MS   30000 /* from spawn to a usable mount */
+#define GONE_MS	   30000 /* for a daemon that was told to stop */
+#define LOG_MAX	   (1 << 20)
+
+void daemon_fini(struct daemon *daemon)
+{
+	free(daemon->mountpoint);
+	*daemon = (struct daemon){0};
+}
+
+static int join(char **out, const char *dir, const char *name, struct err *err)
+{
+	if (asprintf(out, "%s/%s", dir, name) < 0) {
+		*out = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+/* Is the writer's lock of the store held by anyone? Asked without taking it. */
+static bool writer_lock_held(const char *store)
+{
+	struct flock lock = {
+		.l_type = F_WRLCK,
+		.l_whence = SEEK_SET,
+		.l_start = CAS_LAYOUT_LOCK_WRITER,
+		.l_len = 1,
+	};
+	auto_free char *path = NULL;
+	auto_close int fd = -1;
+
+	if (join(&path, store, "lock", NULL))
+		return false;
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+static bool same_boot(const char *boot_id)
+{
+	auto_buf struct buf text = {0};
+	size_t len = strlen(boot_id);
+
+	return io_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 4096, &text) == 0 &&
+	       strncmp(buf_str(&text), boot_id, len) == 0 && len > 0 &&
+	       (text.data[len] == '\n' || text.data[len] == '\0');
+}
+
+static bool process_lives(pid_t pid)
+{
+	return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
+}
+
+static int read_record(const char *store, json_t **out, struct err *err)
+{
+	auto_buf struct buf text = {0};
+	auto_free char *path = NULL;
+	json_error_t why;
+	int ret = join(&path, store, "run/daemon", err);
+
+	if (ret)
+		return ret;
+	ret = io_read_file(AT_FDCWD, path, RECORD_MAX, &text);
+	if (ret == -ENOENT || ret == -ENOTDIR)
+		return 0;
+	if (ret)
+		return err_set(err, ret, "cannot read %s: %s", path, strerror(-ret));
+	/* A record that is none says nothing: it is written whole, by renaming. */
+	*out = json_loadb(text.data ? text.data : "", text.len, 0, &why);
+	return json_is_object(*out) ? 1 : 0;
+}
+
+int daemon_find(const char *store, struct daemon *out, struct err *err)
+{
+	json_t *record = NULL;
+	int ret = read_record(store, &record, err);
+	pid_t pid = 0;
+
+	if (ret == 1) {
+		pid = (pid_t)json_integer_value(json_object_get(record, "pid"));
+		if (!same_boot(client_text(record, "boot_id")) || !process_lives(pid) ||
+		    !writer_lock_held(store))
+			ret = 0;
+	}
+	if (ret == 1) {
+		out->mountpoint = strdup(client_text(record, "mountpoint"));
+		out->pid = pid;
+		out->automatic = json_is_true(json_object_get(record, "automatic"));
+		if (!out->mountpoint)
+			ret = err_set(err, -ENOMEM, "out of memory");
+	}
+	json_decref(record);
+	return ret;
+}
+
+int daemon_wait_gone(pid_t pid, int timeout_ms)
+{
+	unsigned long long end = lock_now_ns() + (unsigned long long)timeout_ms * 1000000;
+	auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	if (fd < 0)
+		return errno == ESRCH ? 0 : -errno;
+	for (;;) {
+		unsigned long long now = lock_now_ns();
+		int nr = poll(&p, 1, now < end ? (int)((end - now) / 1000000) + 1 : 0);
+
+		if (nr > 0)
+			return 0;
+		if (nr == 0)
+			return -ETIMEDOUT;
+		if (errno != EINTR)
+			return -errno;
+	}
+}
+
+int daemon_take_over(const struct daemon *daemon, struct err *err)
+{
+	const char *const words[] = {"stop", "--if-idle"};
+	struct client *client = NULL;
+	int ret;
+
+	if (!daemon->automatic)
+		return err_set(err, -EBUSY, "the store is already served at %s (pid %d)",
+			       daemon->mountpoint, (int)daemon->pid);
+	ret = client_open(daemon->mountpoint, -1, &client, err);
+	if (ret == 0)
+		ret = client_ask(client, words, 2, CLIENT_QUICK_MS, NULL, err);
+	client_close(client);
+	/* It may have ended by itself meanwhile, answer or no answer. */
+	if (ret == -ENOTCONN || ret == -ENOENT || ret == -EPROTO)
+		ret = 0;
+	if (ret == 0 && daemon_wait_gone(daemon->pid, GONE_MS))
+		ret = err_set(err, -ETIMEDOUT, "the idle mount at %s (pid %d) does not end",
+			      daemon->mountpoint, (int)daemon->pid);
+	return ret;
+}
+
+/* STORE/run/log, started anew when it has grown; the one before is kept as log.1. */
+static int open_log(const char *store, struct err *err)
+{
+	auto_free char *run = NULL;
+	auto_free char *path = NULL;
+	auto_free char *old = NULL;
+	struct stat st;
+	int ret = join(&run, store, "run", err);
+	int fd;
+
+	if (ret == 0)
+		ret = join(&path, run, "log", err);
+	if (ret == 0)
+		ret = join(&old, run, "log.1", err);
+	if (ret)
+		return ret;
+	(void)io_mkdir_parents(AT_FDCWD, run, 0700);
+	if (stat(path, &st) == 0 && st.st_size > LOG_MAX)
+		(void)rename(path, old);
+	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return err_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	return fd;
+}
+
+/* The command line that serves in the background, telling descriptor 3 how it went. */
+struct start_args {
+	char threads[16];
+	char idle[32];
+	const char *words[24];
+	size_t nr;
+};
+
+static void add_word(struct start_args *a, const char *word, const char *value)
+{
+	a->words[a->nr++] = word;
+	if (value)
+		a->words[a->nr++] = value;
+}
+
+/* @serve: be the daemon, and tell descriptor 3; else: start one and wait for it. */
+static void make_args(struct start_args *a, const char *self, const struct cli *cli,
+		      const struct daemon_start *start, bool serve)
+{
+	*a = (struct start_args){0};
+	(void)snprintf(a->threads, sizeof(a->threads), "%d", start->threads);
+	(void)snprintf(a->idle, sizeof(a->idle), "%llums", (unsigned long long)start->idle_ms);
+	add_word(a, self, NULL);
+	add_word(a, "--store", cli->store);
+	if (cli->blobs)
+		add_word(a, "--blobs", cli->blobs);
+	if (cli->durability)
+		add_word(a, "--durability", cli->durability);
+	add_word(a, "--log-level", cli->log_level ? cli->log_level : "info");
+	add_word(a, "mount", serve ? "--ready-fd=3" : NULL);
+	add_word(a, "--threads", a->threads);
+	add_word(a, "--idle", a->idle);
+	if (start->automatic)
+		add_word(a, "--automatic", NULL);
+	if (start->allow_other)
+		add_word(a, "--allow-other", NULL);
+	add_word(a, "--", start->mountpoint);
+}
+
+/* The daemon's word on @fd: "ready", or what went wrong, or nothing when it died. */
+static int wait_ready(int fd, pid_t pid, const char *mountpoint, struct err *err)
+{
+	unsigned long long end = lock_now_ns() + START_MS * 1000000ULL;
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char text[ERR_MSG_SZ] = "";
+	size_t len = 0;
+	int status = 0;
+
+	while (len < sizeof(text) - 1 && !memchr(text, '\n', len)) {
+		unsigned long long now = lock_now_ns();
+		ssize_t got;
+
+		if (now >= end) {
+			(void)kill(pid, SIGKILL);
+			(void)waitpid(pid, &status, 0);
+			return err_set(err, -ETIMEDOUT, "the mount at %s was not ready in %d s",
+				       mountpoint, START_MS / 1000);
+		}
+		if (poll(&p, 1, (int)((end - now) / 1000000) + 1) <= 0)
+			continue;
+		got = read(fd, text + len, sizeof(text) - 1 - len);
+		if (got <= 0)
+			break;
+		len += (size_t)got;
+	}
+	text[strcspn(text, "\n")] = '\0';
+	if (strcmp(text, "ready") == 0)
+		return 0;
+	(void)waitpid(pid, &status, 0);
+	if (*text)
+		return err_set(err, -EIO, "%s", text);
+	return err_set(err, -EIO,
+		       "the daemon for %s ended before it was ready (status 0x%x); see "
+		       "run/log in the store",
+		       mountpoint, status);
+}
+
+int daemon_start(const struct cli *cli, const struct daemon_start *start, struct err *err)
+{
+	auto_free char *self = NULL;
+	auto_close int log_fd = -1;
+	auto_close int read_fd = -1;
+	auto_close int write_fd = -1;
+	struct start_args args;
+	pid_t pid = 0;
+	int fds[2];
+	int ret = spawn_self(&self);
+
+	if (ret)
+		return err_set(err, ret, "cannot find our own program: %s", strerror(-ret));
+	log_fd = open_log(cli->store, err);
+	if (log_fd < 0)
+		return log_fd;
+	if (pipe2(fds, O_CLOEXEC))
+		return err_set(err, -errno, "cannot make a pipe: %s", strerror(errno));
+	read_fd = fds[0];
+	write_fd = fds[1];
+	make_args(&args, self, cli, start, true);
+	ret = spawn_background(args.words, log_fd, write_fd, &pid, err);
+	if (ret)
+		return ret;
+	(void)close(steal_fd(&write_fd));
+	return wait_ready(read_fd, pid, start->mountpoint, err);
+}
+
+/* A name for the store that fits a path: of its own path, since two may share a disk. */
+static int store_id(const char *store, char out[17])
+{
+	struct cas_digest digest;
+	char hex[CAS_HASH_HEX_SZ + 1];
+	int ret = cas_hash_bytes(store, strlen(store), &digest);
+
+	if (ret)
+		return ret;
+	cas_hash_format(digest.hash, hex);
+	memcpy(out, hex, 16);
+	out[16] = '\0';
+	return 0;
+}
+
+int daemon_automatic_path(const char *store, char **out, struct err *err)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	char id[17];
+	int ret = store_id(store, id);
+
+	if (ret)
+		return err_set(err, ret, "cannot hash %s: %s", store, strerror(-ret));
+	if (runtime && runtime[0] == '/' && access(runtime, W_OK) == 0)
+		ret = asprintf(out, "%s/casbox/%s", runtime, id);
+	else
+		ret = asprintf(out, "%s/run/casbox/%s", store, id);
+	if (ret < 0) {
+		*out = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}
+
+static int lock_start(const char *store, struct err *err)
+{
+	auto_free char *path = NULL;
+	int ret = join(&path, store, "run/start.lock", err);
+	int fd;
+
+	if (ret)
+		return ret;
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return err_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	while (flock(fd, LOCK_EX)) {
+		if (errno != EINTR) {
+			ret = -errno;
+			(void)close(fd);
+			return err_set(err, ret, "cannot lock %s: %s", path, strerror(-ret));
+		}
+	}
+	return fd;
+}
+
+/*
+ * `mount` starts the daemon and ends: the daemon must not be our child, or what cleans
+ * up behind a command would take it for something the command left.
+ */
+static int start_automatic(const struct cli *cli, const char *mountpoint, uint64_t idle_ms,
+			   struct err *err)
+{
+	struct daemon_start start = {
+		.mountpoint = mountpoint, .automatic = true, .idle_ms = idle_ms};
+	auto_free char *self = NULL;
+	struct start_args args;
+	pid_t pid = 0;
+	int status = 0;
+	int ret = spawn_self(&self);
+
+	if (ret)
+		return err_set(err, ret, "cannot find our own program: %s", strerror(-ret));
+	make_args(&args, self, cli, &start, false);
+	ret = spawn_helper(args.words, &pid, err);
+	if (ret)
+		return ret;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		continue;
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+		return err_set(err, -EIO, "cannot start a mount for the store at %s", mountpoint);
+	return 0;
+}
+
+static int ensure_locked(const struct cli *cli, const char *store, uint64_t idle_ms,
+			 struct daemon *out, struct err *err)
+{
+	auto_free char *path = NULL;
+	auto_close int lock_fd = lock_start(store, err);
+	int ret;
+
+	if (lock_fd < 0)
+		return lock_fd;
+	ret = daemon_find(store, out, err);
+	if (ret)
+		return ret < 0 ? ret : 0;
+	ret = daemon_automatic_path(store, &path, err);
+	if (ret)
+		return ret;
+	ret = start_automatic(cli, path, idle_ms, err);
+	if (ret)
+		return ret;
+	ret = daemon_find(store, out, err);
+	if (ret == 0)
+		ret = err_set(err, -EIO, "the mount at %s ended at once; see run/log in the store",
+			      path);
+	return ret < 0 ? ret : 0;
+}
+
+int daemon_ensure(const struct cli *cli, const char *store, uint64_t idle_ms, struct daemon *out,
+		  struct err *err)
+{
+	int ret = daemon_find(store, out, err);
+
+	if (ret)
+		return ret < 0 ? ret : 0;
+	return ensure_locked(cli, store, idle_ms, out, err);
+}
+
+/* @field of a mountinfo line, with its \ooo escapes, against @path. */
+static bool field_is(const char *field, size_t len, const char *path)
+{
+	while (len > 0 && *path) {
+		if (len >= 4 && field[0] == '\\') {
+			int c = (field[1] - '0') * 64 + (field[2] - '0') * 8 + (field[3] - '0');
+
+			if ((unsigned char)*path != c)
+				return false;
+			field += 4;
+			len -= 4;
+		} else {
+			if (*field != *path)
+				return false;
+			field++;
+			len--;
+		}
+		path++;
+	}
+	return len == 0 && *path == '\0';
+}
+
+bool daemon_is_mountpoint(const char *path)
+{
+	auto_buf struct buf text = {0};
+	char *save = NULL;
+
+	if (io_read_file(AT_FDCWD, "/proc/self/mountinfo", 64 << 20, &text) || text.len == 0)
+		return false;
+	for (char *line = strtok_r(text.data, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		const char *p = line;
+
+		for (int i = 0; i < 4 && p; i++) {
+			p = strchr(p, ' ');
+			p = p ? p + 1 : NULL;
+		}
+		if (p && field_is(p, strcspn(p, " "), path))
+			return true;
+	}
+	return false;
+}

@@ -1,0 +1,63 @@
+/* tools/daemon.h - find, start and wait for the daemon of a store */
+#ifndef TOOLS_DAEMON_H
+#define TOOLS_DAEMON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct cli;
+struct err;
+
+/* What STORE/run/daemon says; zero-initialize, end with daemon_fini. */
+struct daemon {
+	pid_t pid;
+	char *mountpoint;
+	bool automatic; /* started by `run` */
+};
+void daemon_fini(struct daemon *daemon);
+
+/*
+ * 1: a daemon serves the store at @store (its record is of this boot, the process lives
+ * and the writer's lock is held). 0: none does. Touches no mount.
+ */
+int daemon_find(const char *store, struct daemon *out, struct err *err);
+
+/* Wait until process @pid is gone: 0 or -ETIMEDOUT. */
+int daemon_wait_gone(pid_t pid, int timeout_ms);
+
+/*
+ * Ask an idle automatic daemon to end and wait for it. 0: gone. -EBUSY: it has
+ * sandboxes, or is no automatic one.
+ */
+int daemon_take_over(const struct daemon *daemon, struct err *err);
+
+/* How to start a daemon: the options of `mount`. */
+struct daemon_start {
+	const char *mountpoint; /* absolute */
+	bool automatic;
+	bool allow_other;
+	int threads;
+	uint64_t idle_ms;
+};
+
+/*
+ * Start one in the background and wait until its mount is usable. Its own words are
+ * reported when it cannot.
+ */
+int daemon_start(const struct cli *cli, const struct daemon_start *start, struct err *err);
+
+/*
+ * The daemon of the store, started at the automatic place if there is none; started once
+ * however many ask at the same time. With @mountpoint: that mount, as it is.
+ */
+int daemon_ensure(const struct cli *cli, const char *store, uint64_t idle_ms, struct daemon *out,
+		  struct err *err);
+
+/* Where an automatic mount of @store lives; the caller frees. */
+int daemon_automatic_path(const char *store, char **out, struct err *err);
+
+/* Is something mounted exactly at @path, by /proc/self/mountinfo? Never touches it. */
+bool daemon_is_mountpoint(const char *path);
+
+#endif

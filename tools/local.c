@@ -1,0 +1,316 @@
+/* tools/local.c - the store of a command, with index and ledger */
+#include "tools/local.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "cas/cas.h"
+#include "meta/meta.h"
+#include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/daemon.h"
+
+#define KEEP_MAX     (4 << 20) /* bytes of rows in memory before they go to a file */
+#define LOCK_STEP_MS 200
+#define LOCK_MS	     60000
+
+struct local {
+	const struct cli *cli;
+	struct cas_store *store;
+	struct meta *meta;
+	struct client *client;
+	bool no_daemon;	 /* asked, and none was there */
+	struct buf kept; /* rows, a newline after each batch */
+	int spill_fd;	 /* kept rows beyond KEEP_MAX; -1: none yet */
+	bool kept_any;
+	bool locked; /* LOCAL_WRITER */
+};
+
+static enum cas_durability durability_of(const struct cli *cli)
+{
+	if (cli->durability && strcmp(cli->durability, "none") == 0)
+		return CAS_DURABILITY_NONE;
+	if (cli->durability && strcmp(cli->durability, "full") == 0)
+		return CAS_DURABILITY_FULL;
+	return CAS_DURABILITY_BATCH;
+}
+
+static int send_to_daemon(struct local *local, const char *rows, struct err *err)
+{
+	const char *const words[] = {"rows", rows};
+
+	return client_ask(local->client, words, 2, CLIENT_QUICK_MS, NULL, err);
+}
+
+/* Connect once; a daemon that cannot be reached counts as none. */
+static void connect_daemon(struct local *local)
+{
+	struct daemon daemon = {0};
+
+	if (local->client || local->no_daemon)
+		return;
+	if (daemon_find(cas_store_path(local->store), &daemon, NULL) != 1 ||
+	    client_open(daemon.mountpoint, -1, &local->client, NULL))
+		local->no_daemon = true;
+	daemon_fini(&daemon);
+}
+
+static int spill(struct local *local)
+{
+	int ret;
+
+	if (local->spill_fd < 0)
+		local->spill_fd = memfd_create("casbox-rows", MFD_CLOEXEC);
+	if (local->spill_fd < 0)
+		return -errno;
+	ret = io_write_full(local->spill_fd, local->kept.data, local->kept.len);
+	if (ret == 0)
+		buf_reset(&local->kept);
+	return ret;
+}
+
+static int keep_rows(struct local *local, const char *rows, size_t len)
+{
+	int ret = buf_append(&local->kept, rows, len);
+
+	if (ret == 0)
+		ret = buf_append_char(&local->kept, '\n');
+	local->kept_any = true;
+	if (ret == 0 && local->kept.len > KEEP_MAX)
+		ret = spill(local);
+	return ret;
+}
+
+/* meta's sender: called by one thread at a time, with no lock held. */
+static int send_rows(void *ctx, const char *rows, size_t len, struct err *err)
+{
+	struct local *local = ctx;
+	auto_free char *text = NULL;
+
+	connect_daemon(local);
+	if (!local->client)
+		return keep_rows(local, rows, len);
+	text = strndup(rows, len);
+	if (!text)
+		return err_set(err, -ENOMEM, "out of memory");
+	if (send_to_daemon(local, text, NULL) == 0)
+		return 0;
+	/* It died or refused: keep them, and ask again in the end. */
+	client_close(local->client);
+	local->client = NULL;
+	local->no_daemon = true;
+	return keep_rows(local, rows, len);
+}
+
+static int open_meta(struct local *local, enum meta_mode mode, struct err *err)
+{
+	struct meta_options opts = {.mode = mode, .send = send_rows, .send_ctx = local};
+	int ret = meta_open(local->store, &opts, &local->meta, err);
+
+	if (ret == 0)
+		cas_store_set_catalog(local->store, meta_catalog(local->meta));
+	return ret;
+}
+
+static int close_meta(struct local *local, struct err *err)
+{
+	struct meta *meta = local->meta;
+
+	local->meta = NULL;
+	cas_store_set_catalog(local->store, &cas_catalog_null);
+	return meta ? meta_close(meta, err) : 0;
+}
+
+static enum meta_mode meta_mode_of(const struct local *local, enum local_mode mode)
+{
+	if (mode == LOCAL_WRITER)
+		return META_WRITER;
+	if (mode == LOCAL_READ || cas_store_is_read_only(local->store))
+		return META_READER;
+	return META_CLIENT;
+}
+
+int local_open(const struct cli *cli, enum local_mode mode, struct local **out, struct err *err)
+{
+	struct cas_store_options opts = {
+		.path = cli->store,
+		.blobs = cli->blobs,
+		.create = true,
+		.durability = durability_of(cli),
+	};
+	struct local *local = calloc(1, sizeof(*local));
+	int ret;
+
+	if (!local)
+		return err_set(err, -ENOMEM, "out of memory");
+	local->cli = cli;
+	local->spill_fd = -1;
+	ret = cas_store_open(&opts, &local->store, err);
+	if (ret == 0 && mode == LOCAL_WRITER) {
+		ret = cas_store_writer_lock(local->store, LOCK_MS, err);
+		local->locked = ret == 0;
+	}
+	if (ret == 0)
+		ret = open_meta(local, meta_mode_of(local, mode), err);
+	if (ret) {
+		if (local->locked)
+			cas_store_writer_unlock(local->store);
+		cas_store_close(local->store);
+		free(local);
+		return ret;
+	}
+	*out = local;
+	return 0;
+}
+
+int local_reconcile(struct local *local, struct err *err)
+{
+	struct meta_reconcile_result result;
+
+	return meta_reconcile(local->meta, &result, err);
+}
+
+struct cas_store *local_store(struct local *local)
+{
+	return local->store;
+}
+
+struct meta *local_meta(struct local *local)
+{
+	return local->meta;
+}
+
+const char *local_path(struct local *local)
+{
+	return cas_store_path(local->store);
+}
+
+int local_sync(struct local *local, struct err *err)
+{
+	const struct cas_catalog *catalog = cas_store_catalog(local->store);
+	int ret = cas_store_sync(local->store, err);
+
+	return ret ? ret : catalog->ops->flush(catalog->ctx, err);
+}
+
+/* Hand each kept batch to @take; batches have no newline inside. */
+static int each_batch(struct local *local, char *text, size_t len,
+		      int (*take)(struct local *local, const char *rows, size_t len,
+				  struct err *err),
+		      struct err *err)
+{
+	while (len > 0) {
+		char *end = memchr(text, '\n', len);
+		size_t part = end ? (size_t)(end - text) : len;
+		int ret = 0;
+
+		text[part] = '\0';
+		ret = take(local, text, part, err);
+		if (ret)
+			return ret;
+		part += end != NULL;
+		text += part;
+		len -= part;
+	}
+	return 0;
+}
+
+static int each_kept(struct local *local,
+		     int (*take)(struct local *local, const char *rows, size_t len,
+				 struct err *err),
+		     struct err *err)
+{
+	off_t len = 0;
+	char *map;
+	int ret;
+
+	if (local->spill_fd >= 0 && local->kept.len > 0) {
+		ret = spill(local);
+		if (ret)
+			return err_set(err, ret, "out of memory");
+	}
+	if (local->spill_fd < 0)
+		return each_batch(local, local->kept.data, local->kept.len, take, err);
+	len = lseek(local->spill_fd, 0, SEEK_END);
+	map = mmap(NULL, (size_t)len, PROT_READ | PROT_WRITE, MAP_PRIVATE, local->spill_fd, 0);
+	if (map == MAP_FAILED)
+		return err_set(err, -errno, "cannot map rows: %s", strerror(errno));
+	ret = each_batch(local, map, (size_t)len, take, err);
+	(void)munmap(map, (size_t)len);
+	return ret;
+}
+
+static int take_send(struct local *local, const char *rows, size_t len, struct err *err)
+{
+	(void)len;
+	return send_to_daemon(local, rows, err);
+}
+
+static int take_apply(struct local *local, const char *rows, size_t len, struct err *err)
+{
+	return meta_rows_apply(local->meta, rows, len, err);
+}
+
+/* The writer's lock is ours: write ourselves. */
+static int write_kept(struct local *local, struct err *err)
+{
+	int ret = open_meta(local, META_WRITER, err);
+
+	if (ret)
+		return ret;
+	ret = each_kept(local, take_apply, err);
+	if (ret) {
+		(void)close_meta(local, NULL);
+		return ret;
+	}
+	return close_meta(local, err);
+}
+
+/* Whoever holds the lock is a daemon, which takes rows, or soon done. */
+static int deliver_kept(struct local *local, struct err *err)
+{
+	unsigned long long end = lock_now_ns() + LOCK_MS * 1000000ULL;
+
+	for (;;) {
+		int ret = cas_store_writer_lock(local->store, LOCK_STEP_MS, err);
+
+		if (ret == 0) {
+			ret = write_kept(local, err);
+			cas_store_writer_unlock(local->store);
+			return ret;
+		}
+		local->no_daemon = false;
+		connect_daemon(local);
+		if (local->client)
+			return each_kept(local, take_send, err);
+		if (ret != -EBUSY || lock_now_ns() >= end)
+			return ret;
+	}
+}
+
+void local_close(struct local *local)
+{
+	struct err err = {0};
+	int ret;
+
+	if (!local)
+		return;
+	ret = close_meta(local, &err);
+	if (ret == 0 && local->kept_any)
+		ret = deliver_kept(local, &err);
+	if (ret)
+		cli_warn(local->cli, "stored, but not recorded in index and ledger: %s",
+			 err_text(&err, ret));
+	client_close(local->client);
+	if (local->spill_fd >= 0)
+		(void)close(local->spill_fd);
+	if (local->locked)
+		cas_store_writer_unlock(local->store);
+	buf_fini(&local->kept);
+	cas_store_close(local->store);
+	free(local);
+}

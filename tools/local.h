@@ -1,0 +1,48 @@
+/* tools/local.h - the store of a command, with index and ledger */
+#ifndef TOOLS_LOCAL_H
+#define TOOLS_LOCAL_H
+
+#include <stdbool.h>
+
+struct cas_store;
+struct cli;
+struct err;
+struct meta;
+
+/*
+ * A command that stores publishes files at once and sends its rows to the daemon when
+ * one serves the store. When none does, they are kept and written in the end, under the
+ * writer's lock for that moment only: neither a mount nor another command waits for a
+ * long put. Rows are hints: losing them costs time later, nothing else.
+ */
+struct local;
+
+enum local_mode {
+	LOCAL_READ,   /* nothing is recorded */
+	LOCAL_RECORD, /* files are published, or uses counted */
+	LOCAL_WRITER, /* the writer's lock is held until local_close */
+};
+
+/*
+ * Open the store of @cli, made when missing. -EBUSY (LOCAL_WRITER): a daemon or another
+ * command held the lock for a minute.
+ */
+int local_open(const struct cli *cli, enum local_mode mode, struct local **out, struct err *err);
+
+/* Index and ledger are made to agree with the files first; 0 or negative. */
+int local_reconcile(struct local *local, struct err *err);
+
+struct cas_store *local_store(struct local *local);
+struct meta *local_meta(struct local *local);
+const char *local_path(struct local *local);
+
+/*
+ * Durable as configured, then recorded as far as a daemon takes rows: before anything
+ * that was put is acknowledged.
+ */
+int local_sync(struct local *local, struct err *err);
+
+/* Write what was kept; a failure is reported as a warning, since rows are hints. */
+void local_close(struct local *local);
+
+#endif
