@@ -1,0 +1,120 @@
+/* tools/cmd_fsck.c - `casbox fsck`: compare every blob with its name */
+#include "tools/cmd.h"
+
+#include <errno.h>
+
+#include "cas/cas.h"
+#include "meta/meta.h"
+#include "tools/cli.h"
+#include "tools/local.h"
+#include "tools/progress.h"
+
+struct fsck_args {
+	bool repair;
+	bool json;
+	int threads;
+};
+
+#define ARG(field) offsetof(struct fsck_args, field)
+static const struct cli_option options[] = {
+	{"repair", 0, CLI_FLAG, ARG(repair), NULL, "set wrong blobs aside, mend modes", false,
+	 NULL},
+	{"json", 0, CLI_FLAG, ARG(json), NULL, "one JSON object a fault, then the sums", false,
+	 NULL},
+	{"threads", 'j', CLI_NUMBER, ARG(threads), "N", "how many files at once", true, NULL},
+	{NULL, 0, CLI_FLAG, 0, NULL, NULL, false, NULL},
+};
+
+struct fsck {
+	struct cli *cli;
+	const struct fsck_args *args;
+};
+
+static void print_fault(void *ctx, const char *line)
+{
+	const struct fsck *fsck = ctx;
+	json_t *object;
+
+	if (!fsck->args->json) {
+		cli_print_name(stdout, line);
+		(void)fputc('\n', stdout);
+		return;
+	}
+	object = json_object();
+	if (object && cli_json_set_bytes(object, "fault", line) == 0)
+		(void)cli_print_json(object);
+	else
+		json_decref(object);
+}
+
+static void print_note(void *ctx, const char *line)
+{
+	const struct fsck *fsck = ctx;
+
+	cli_warn(fsck->cli, "note: %s", line);
+}
+
+static void print_sums(const struct fsck *fsck, const struct cas_fsck_result *r)
+{
+	char size[24];
+
+	if (fsck->args->json) {
+		(void)cli_print_json(json_pack(
+			"{s:I, s:I, s:I, s:I, s:I}", "blobs", (json_int_t)r->blobs, "bytes",
+			(json_int_t)r->bytes, "faults", (json_int_t)r->faults, "repaired",
+			(json_int_t)r->repaired, "foreign", (json_int_t)r->foreign));
+		return;
+	}
+	cli_warn(fsck->cli, "%llu blobs, %s: %llu faults, %llu repaired",
+		 (unsigned long long)r->blobs, progress_size(r->bytes, size),
+		 (unsigned long long)r->faults, (unsigned long long)r->repaired);
+}
+
+static int fsck_store(struct cli *cli, struct local *local, const struct fsck_args *args,
+		      struct err *err)
+{
+	struct fsck fsck = {cli, args};
+	struct cas_fsck_progress counted = {0};
+	struct cas_fsck_options opts = {
+		.repair = args->repair,
+		.nr_threads = args->threads,
+		.fault = print_fault,
+		.note = print_note,
+		.ctx = &fsck,
+		.progress = &counted,
+	};
+	struct progress_source source = {"fsck", &counted.blobs, &counted.bytes, 0};
+	struct cas_fsck_result result = {0};
+	struct meta_stat known = {0};
+	struct progress *progress;
+	int ret;
+
+	if (meta_stat(local_meta(local), &known, NULL) == 0)
+		source.total_bytes = known.bytes;
+	cli_catch_signals(&counted.cancel);
+	progress = progress_begin(&source);
+	ret = cas_fsck(local_store(local), &opts, &result, err);
+	progress_end(progress);
+	if (ret)
+		return ret;
+	print_sums(&fsck, &result);
+	return result.faults > 0 ? 1 : 0;
+}
+
+int cmd_fsck(struct cli *cli, int argc, char **argv, struct err *err)
+{
+	struct fsck_args args = {0};
+	struct cli_words words = {0};
+	struct local *local = NULL;
+	int ret = cli_parse(cli, options, &args, CLI_ANYWHERE, argc, argv, &words, err);
+
+	if (ret)
+		return ret < 0 ? ret : 0;
+	if (words.argc > 0)
+		return cli_usage(cli, err, "unexpected argument '%s'", words.argv[0]);
+	ret = local_open(cli, args.repair ? LOCAL_RECORD : LOCAL_READ, &local, err);
+	if (ret == 0)
+		ret = fsck_store(cli, local, &args, err);
+	local_close(local);
+	return ret;
+}

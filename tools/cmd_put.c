@@ -1,0 +1,127 @@
+/* tools/cmd_put.c - `casbox put`: files and trees into the store */
+#include "tools/cmd.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cas/cas.h"
+#include "tools/cli.h"
+#include "tools/local.h"
+#include "tools/progress.h"
+
+struct put_args {
+	bool follow;
+	bool preserve;
+	bool json;
+	int threads;
+};
+
+#define ARG(field) offsetof(struct put_args, field)
+static const struct cli_option options[] = {
+	{"dereference", 'L', CLI_FLAG, ARG(follow), NULL, "PATH may be a symlink, and is followed",
+	 false, NULL},
+	{"preserve", 'p', CLI_FLAG, ARG(preserve), NULL, "record times and modes, too", false,
+	 NULL},
+	{"json", 0, CLI_FLAG, ARG(json), NULL, "one JSON object a path", false, NULL},
+	{"threads", 'j', CLI_NUMBER, ARG(threads), "N", "how many files at once", true, NULL},
+	{NULL, 0, CLI_FLAG, 0, NULL, NULL, false, NULL},
+};
+
+/* What one PATH came to. */
+struct put_one {
+	const char *path;
+	int ret;
+	struct cas_ingest_result result;
+	struct err err;
+};
+
+static void print_one(const struct put_args *args, const struct put_one *one)
+{
+	char text[CAS_DIGEST_STR_SZ];
+	json_t *object;
+
+	(void)cas_digest_format(&one->result.digest, '/', text);
+	if (!args->json) {
+		(void)printf("%s\n", text);
+		return;
+	}
+	object = json_pack("{s:s, s:s, s:b}", "digest", text, "kind",
+			   one->result.is_directory ? "directory" : "file", "executable",
+			   one->result.executable);
+	if (object)
+		(void)cli_json_set_bytes(object, "path", one->path);
+	(void)cli_print_json(object);
+}
+
+static int put_all(struct local *local, const struct put_args *args, struct put_one *all, int nr)
+{
+	struct cas_ingest_progress counted = {0};
+	struct cas_ingest_options opts = {
+		.nr_threads = args->threads,
+		.preserve = args->preserve,
+		.follow_top = args->follow,
+		.progress = &counted,
+	};
+	struct progress_source source = {"put", &counted.files, &counted.bytes, 0};
+	struct progress *progress = progress_begin(&source);
+	int failed = 0;
+
+	cli_catch_signals(&counted.cancel);
+	for (int i = 0; i < nr; i++) {
+		all[i].ret = cas_ingest(local_store(local), all[i].path, &opts, &all[i].result,
+					&all[i].err);
+		failed += all[i].ret != 0;
+		if (all[i].ret == -ECANCELED)
+			break;
+	}
+	progress_end(progress);
+	return failed;
+}
+
+/* Each path is acknowledged, or its failure told; what could be stored is stored. */
+static int put_paths(struct cli *cli, struct local *local, const struct put_args *args,
+		     struct put_one *all, int nr, struct err *err)
+{
+	int failed = put_all(local, args, all, nr);
+	int ret = local_sync(local, err);
+
+	if (ret)
+		return ret;
+	if (cli_caught())
+		return err_set(err, -ECANCELED, "interrupted");
+	for (int i = 0; i < nr; i++) {
+		if (all[i].ret)
+			cli_warn(cli, "%s", err_text(&all[i].err, all[i].ret));
+		else
+			print_one(args, &all[i]);
+	}
+	(void)fflush(stdout);
+	return failed ? 1 : 0;
+}
+
+int cmd_put(struct cli *cli, int argc, char **argv, struct err *err)
+{
+	struct put_args args = {0};
+	struct cli_words words = {0};
+	struct local *local = NULL;
+	struct put_one *all;
+	int ret = cli_parse(cli, options, &args, CLI_ANYWHERE, argc, argv, &words, err);
+
+	if (ret)
+		return ret < 0 ? ret : 0;
+	ret = cli_want_words(cli, &words, 1, 0, err);
+	if (ret)
+		return ret;
+	all = calloc((size_t)words.argc, sizeof(*all));
+	if (!all)
+		return err_set(err, -ENOMEM, "out of memory");
+	for (int i = 0; i < words.argc; i++)
+		all[i].path = words.argv[i];
+	ret = local_open(cli, LOCAL_RECORD, &local, err);
+	if (ret == 0)
+		ret = put_paths(cli, local, &args, all, words.argc, err);
+	local_close(local);
+	free(all);
+	return ret;
+}

@@ -1,0 +1,26 @@
+/* tools/roots.h - what live sandboxes, their results and pins need */
+#ifndef TOOLS_ROOTS_H
+#define TOOLS_ROOTS_H
+
+#include "cas/evict.h"
+
+struct cas_store;
+
+/*
+ * Roots read from STORE/sandboxes and STORE/pins, for an eviction without a daemon.
+ * @store is the context and must outlive it. A record that cannot be read fails the
+ * walk: what it needs is unknown, so nothing may go.
+ */
+struct cas_evict_roots roots_of_store(struct cas_store *store);
+
+/*
+ * STORE/pins/HASH-SIZE. add: finds out whether it is a Directory; -ENOENT: no such blob.
+ * remove: -ENOENT: not pinned.
+ */
+int roots_pin(struct cas_store *store, const struct cas_digest *digest, struct err *err);
+int roots_unpin(struct cas_store *store, const struct cas_digest *digest, struct err *err);
+
+/* Sandboxes with a record. */
+int roots_count_sandboxes(struct cas_store *store, uint64_t *out, struct err *err);
+
+#endif

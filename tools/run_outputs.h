@@ -1,0 +1,20 @@
+/* tools/run_outputs.h - put captured outputs where the caller wants them */
+#ifndef TOOLS_RUN_OUTPUTS_H
+#define TOOLS_RUN_OUTPUTS_H
+
+#include <jansson.h>
+
+struct cas_store;
+struct err;
+struct fs_outputs;
+
+/*
+ * Make each declared output below @into what @answer (of finish) says it is: replaced
+ * by renaming, removed when the command did not make it. Nothing else is touched, and no
+ * symlink on the way is followed: -ELOOP or -ENOTDIR names it. Missing parents are made.
+ * -EXDEV: an old output holds a mount point. The output "" wants @into empty or absent.
+ */
+int run_outputs_restore(struct cas_store *store, const char *into,
+			const struct fs_outputs *declared, const json_t *answer, struct err *err);
+
+#endif
