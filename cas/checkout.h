@@ -11,9 +11,14 @@ struct cas_store;
 struct err;
 
 enum cas_checkout_mode {
-	CAS_CHECKOUT_AUTO,     /* reflink, else copy */
-	CAS_CHECKOUT_REFLINK,  /* reflink or fail with -EOPNOTSUPP */
-	CAS_CHECKOUT_HARDLINK, /* link a variant of links/; across filesystems or at EMLINK: copy */
+	CAS_CHECKOUT_AUTO,    /* reflink, else copy */
+	CAS_CHECKOUT_REFLINK, /* reflink or fail with -EOPNOTSUPP */
+	/*
+	 * Link a variant of links/; across filesystems or at EMLINK: copy. Names of one
+	 * digest are then one inode, also within one tree; empty files and those with node
+	 * properties never are.
+	 */
+	CAS_CHECKOUT_HARDLINK,
 	CAS_CHECKOUT_COPY,
 };
 
@@ -32,16 +37,23 @@ struct cas_checkout_options {
 /*
  * Materialize the Directory @root as @dest, which must not exist (an empty directory is
  * replaced). Files are 0444 or 0555 whatever the umask, directories 0755, unless node
- * properties say otherwise; times from node properties are set. All or nothing: the
+ * properties say otherwise. Times from node properties are set; else copies get the time
+ * of the checkout and links that of their variant. All or nothing: the
  * tree grows under a temporary name beside @dest and is renamed into place; a failed or
  * killed checkout leaves @dest as it was.
  * -EEXIST: @dest is there. -ENOENT: a blob is missing (named), or @dest's parent.
- * -ENOTDIR, -ELOOP: a parent of @dest is no directory.
+ * -ENOTDIR, -ELOOP: a parent of @dest is no directory. -EBUSY: @dest is a mount point.
+ * -EINVAL: @dest does not end in a name. -EUCLEAN: a Directory is not canonical (named).
+ * -ECANCELED: the caller asked for it. -EBUSY also: 64 temporaries of live checkouts.
+ * What a killed checkout to the same name left beside it is removed by the next one.
  */
 int cas_checkout(struct cas_store *store, const struct cas_digest *root, const char *dest,
 		 const struct cas_checkout_options *opts, struct err *err);
 
-/* One file or symlink below an open directory; replaces what is there, atomically. */
+/*
+ * One file below an open directory; replaces what is there, atomically, and follows no
+ * symlink. @name is one segment (-EINVAL). -EISDIR: a directory is there.
+ */
 int cas_checkout_file(struct cas_store *store, const struct cas_digest *digest, bool executable,
 		      int dir_fd, const char *name, const struct cas_checkout_options *opts,
 		      struct err *err);

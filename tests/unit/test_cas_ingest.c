@@ -21,6 +21,7 @@
 #include "cas/ingest.h"
 #include "cas/layout.h"
 #include "cas/store.h"
+#include "tests/lib/store.h"
 
 #define VECTOR_ROOT "3f340cb4cd08abe210440d8f0a5fcfacef8a3a71b15ae4ecaf2b8f30e2a79034/257"
 
@@ -103,17 +104,6 @@ static const struct cas_catalog_ops memory_ops = {
 	.victims = memory_victims,
 };
 
-static struct cas_store *open_store(void **state)
-{
-	struct cas_store_options opts = {.path = tests_path(*state, "store"), .create = true};
-	struct cas_store *store = NULL;
-	struct err err = {0};
-
-	if (cas_store_open(&opts, &store, &err) < 0)
-		fail_msg("%s", err.msg);
-	return store;
-}
-
 static void close_store(struct cas_store **store)
 {
 	cas_store_close(*store);
@@ -187,7 +177,7 @@ static int nr_blobs(struct cas_store *store)
 
 static void test_tree_of_the_protocol_page_has_its_digest(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_progress progress = {0};
 	struct cas_ingest_options opts = {.progress = &progress};
 	struct cas_ingest_result out;
@@ -219,7 +209,7 @@ static void test_tree_of_the_protocol_page_has_its_digest(void **state)
 
 static void test_a_file_alone_gives_its_blob(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_options follow = {.follow_top = true};
 	struct cas_ingest_result out;
 
@@ -238,7 +228,7 @@ static void test_a_file_alone_gives_its_blob(void **state)
 
 static void test_c02_ingest_shares_no_inode_with_its_source(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_result out;
 	auto_buf struct buf blob = {0};
 	const char *path = tests_path(*state, "tree/f");
@@ -255,7 +245,7 @@ static void test_c02_ingest_shares_no_inode_with_its_source(void **state)
 
 static void test_c10_hard_links_are_files_of_equal_content(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_result linked;
 	struct cas_ingest_result copied;
 
@@ -270,7 +260,7 @@ static void test_c10_hard_links_are_files_of_equal_content(void **state)
 
 static void test_c11_executable_belongs_to_the_name(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_result out;
 	struct cas_directory *dir;
 
@@ -287,7 +277,7 @@ static void test_c11_executable_belongs_to_the_name(void **state)
 
 static void test_c12_c20_symlinks_are_text(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	static char longest[CAS_TARGET_MAX + 1];
 	static const char *const targets[] = {"missing", "/etc",       "l2",
 					      "sub",	 "../sibling", longest};
@@ -315,7 +305,7 @@ static void test_c12_c20_symlinks_are_text(void **state)
 
 static void test_c17_what_no_directory_holds_is_named(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	const char *top = tests_path(*state, "tree");
 
 	tree_file(state, "sub/ok", "x", 0644);
@@ -334,7 +324,7 @@ static bool skip_build(void *ctx, const char *path, bool is_dir)
 
 static void test_skipped_entries_are_left_out(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_options opts = {.skip = skip_build};
 	struct cas_ingest_result with;
 	struct cas_ingest_result without;
@@ -350,7 +340,7 @@ static void test_skipped_entries_are_left_out(void **state)
 
 static void test_c15_the_store_itself_stays_closed(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	const char *meta = tests_path(*state, "store/meta");
 	const char *file = tests_path(*state, "store/meta/some.db");
 
@@ -371,7 +361,7 @@ static void pause_ms(long ms)
 
 static void test_known_files_are_not_opened(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct memory memory = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	struct cas_catalog catalog = {&memory_ops, &memory};
 	struct cas_ingest_progress first = {0};
@@ -411,7 +401,7 @@ static void test_known_files_are_not_opened(void **state)
 
 static void test_changed_files_are_read_again(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct memory memory = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	struct cas_catalog catalog = {&memory_ops, &memory};
 	struct cas_ingest_result a;
@@ -436,7 +426,7 @@ static void test_changed_files_are_read_again(void **state)
 
 static void test_young_files_are_not_remembered(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct memory memory = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 	struct cas_catalog catalog = {&memory_ops, &memory};
 	struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = 4000000000}};
@@ -468,7 +458,7 @@ static void *writer_main(void *arg)
 
 static void test_a_file_under_change_is_named(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct writer w = {0};
 	pthread_t thread;
 
@@ -488,7 +478,7 @@ static void test_a_file_under_change_is_named(void **state)
 
 static void test_c29_empty_files_need_no_blob(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_progress progress = {0};
 	struct cas_ingest_options opts = {.progress = &progress};
 	struct cas_ingest_result out;
@@ -513,7 +503,7 @@ static void test_c29_empty_files_need_no_blob(void **state)
 
 static void test_threads_change_nothing_but_time(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_options opts = {.nr_threads = 1};
 	struct cas_ingest_result one;
 	struct cas_ingest_result many;
@@ -532,7 +522,7 @@ static void test_threads_change_nothing_but_time(void **state)
 
 static void test_preserve_records_modes_and_times(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_options opts = {.preserve = true};
 	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000, .tv_nsec = 7}};
 	struct cas_ingest_result out;
@@ -559,7 +549,7 @@ static void test_preserve_records_modes_and_times(void **state)
 
 static void test_c17_a_chain_of_10000_directories(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_progress progress = {0};
 	struct cas_ingest_options opts = {.progress = &progress};
 	auto_buf struct buf tree = {0};
@@ -590,7 +580,7 @@ static void test_c17_a_chain_of_10000_directories(void **state)
 
 static void test_cancel_stops(void **state)
 {
-	auto_store struct cas_store *store = open_store(state);
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct cas_ingest_progress progress = {.cancel = true};
 	struct cas_ingest_options opts = {.progress = &progress};
 
@@ -600,29 +590,27 @@ static void test_cancel_stops(void **state)
 	assert_int_equal(nr_blobs(store), 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, tests_dir_setup, tests_dir_teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_tree_of_the_protocol_page_has_its_digest),
-		TEST(test_a_file_alone_gives_its_blob),
-		TEST(test_c02_ingest_shares_no_inode_with_its_source),
-		TEST(test_c10_hard_links_are_files_of_equal_content),
-		TEST(test_c11_executable_belongs_to_the_name),
-		TEST(test_c12_c20_symlinks_are_text),
-		TEST(test_c17_what_no_directory_holds_is_named),
-		TEST(test_skipped_entries_are_left_out),
-		TEST(test_c15_the_store_itself_stays_closed),
-		TEST(test_known_files_are_not_opened),
-		TEST(test_changed_files_are_read_again),
-		TEST(test_young_files_are_not_remembered),
-		TEST(test_a_file_under_change_is_named),
-		TEST(test_c29_empty_files_need_no_blob),
-		TEST(test_threads_change_nothing_but_time),
-		TEST(test_preserve_records_modes_and_times),
-		TEST(test_c17_a_chain_of_10000_directories),
-		TEST(test_cancel_stops),
+		TESTS_IN_DIR(test_tree_of_the_protocol_page_has_its_digest),
+		TESTS_IN_DIR(test_a_file_alone_gives_its_blob),
+		TESTS_IN_DIR(test_c02_ingest_shares_no_inode_with_its_source),
+		TESTS_IN_DIR(test_c10_hard_links_are_files_of_equal_content),
+		TESTS_IN_DIR(test_c11_executable_belongs_to_the_name),
+		TESTS_IN_DIR(test_c12_c20_symlinks_are_text),
+		TESTS_IN_DIR(test_c17_what_no_directory_holds_is_named),
+		TESTS_IN_DIR(test_skipped_entries_are_left_out),
+		TESTS_IN_DIR(test_c15_the_store_itself_stays_closed),
+		TESTS_IN_DIR(test_known_files_are_not_opened),
+		TESTS_IN_DIR(test_changed_files_are_read_again),
+		TESTS_IN_DIR(test_young_files_are_not_remembered),
+		TESTS_IN_DIR(test_a_file_under_change_is_named),
+		TESTS_IN_DIR(test_c29_empty_files_need_no_blob),
+		TESTS_IN_DIR(test_threads_change_nothing_but_time),
+		TESTS_IN_DIR(test_preserve_records_modes_and_times),
+		TESTS_IN_DIR(test_c17_a_chain_of_10000_directories),
+		TESTS_IN_DIR(test_cancel_stops),
 	};
 
 	return cmocka_run_group_tests_name("cas_ingest", tests, NULL, NULL);
