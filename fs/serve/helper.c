@@ -311,22 +311,32 @@ int fs_helper_new(const char *program, struct fs_helper **out, struct err *err)
 	return 0;
 }
 
+/* Give the helpers, the last and those killed before, a moment to end. */
+static void helpers_wait(struct fs_helper *h)
+{
+	const struct timespec pause = {.tv_nsec = 2000000L};
+
+	for (int left = END_TIMEOUT_MS / 2; h->nr_dying > 0 && left > 0; left--) {
+		reap_dying(h);
+		if (h->nr_dying > 0)
+			(void)nanosleep(&pause, NULL);
+	}
+}
+
 void fs_helper_free(struct fs_helper *h)
 {
 	if (h == NULL)
 		return;
 	if (h->sock >= 0) {
-		const struct timespec pause = {.tv_nsec = 2000000L};
-		int left = END_TIMEOUT_MS / 2;
-
+		/* The end of the socket ends it; nobody has to kill it as a rule. */
 		(void)close(steal_fd(&h->sock));
-		while (waitpid(h->pid, NULL, WNOHANG) == 0 && left-- > 0)
-			(void)nanosleep(&pause, NULL);
-		if (left < 0) {
-			(void)kill(h->pid, SIGKILL);
-			(void)waitpid(h->pid, NULL, WNOHANG);
-		}
+		reap_dying(h);
+		if (h->nr_dying < NR_DYING)
+			h->dying[h->nr_dying++] = h->pid;
 	}
+	helpers_wait(h);
+	for (int i = 0; i < h->nr_dying; i++)
+		(void)kill(h->dying[i], SIGKILL);
 	reap_dying(h);
 	(void)pthread_cond_destroy(&h->turn);
 	lock_fini(&h->lock);

@@ -1,0 +1,212 @@
+/* tests/unit/test_fs_helper.c - the process that mounts, and what it refuses */
+#include "tests/lib/tests.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cas/cas.h"
+#include "fs/serve/helper.h"
+#include "tests/lib/box.h"
+#include "tests/lib/store.h"
+
+/* DIR/base/id/d is what is mounted on, DIR/up the source. */
+struct fixture {
+	struct fs_helper *h;
+	char base[256];
+	int up;
+	int work;
+};
+
+static void begin(struct fixture *f, void **state)
+{
+	const char *dir = *state;
+
+	assert_int_equal(
+		tests_sh(dir,
+			 "mkdir -p base/id/d up work; echo low >base/id/d/f; ln -s d base/id/l"),
+		0);
+	(void)snprintf(f->base, sizeof(f->base), "%s/base", dir);
+	f->up = open(tests_path(dir, "up"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	f->work = open(tests_path(dir, "work"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(f->up >= 0 && f->work >= 0);
+	assert_int_equal(fs_helper_new(NULL, &f->h, NULL), 0);
+}
+
+static void end(struct fixture *f)
+{
+	fs_helper_free(f->h);
+	(void)close(f->up);
+	(void)close(f->work);
+}
+
+/* The youngest child of this process: an older helper may still be dying. */
+static pid_t helper_pid(void)
+{
+	char path[64];
+	auto_buf struct buf text = {0};
+	const char *last = "";
+
+	(void)snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	assert_int_equal(io_read_file(AT_FDCWD, path, 4096, &text), 0);
+	for (const char *p = buf_str(&text); *p != '\0'; p += strcspn(p, " "), p += strspn(p, " "))
+		last = p;
+	return (pid_t)strtol(last, NULL, 10);
+}
+
+static void test_bind_shows_the_source_nosuid_and_nodev(void **state)
+{
+	struct fixture f;
+	auto_buf struct buf mounts = {0};
+	const char *line;
+
+	begin(&f, state);
+	assert_int_equal(fs_helper_bind(f.h, f.up, f.base, "id/d", NULL), 0);
+	assert_int_equal(tests_sh(f.base, "! test -e id/d/f; echo 1 >id/d/new"), 0);
+	assert_int_equal(io_read_file(AT_FDCWD, "/proc/self/mounts", 1 << 20, &mounts), 0);
+	line = strstr(buf_str(&mounts), "/base/id/d ");
+	assert_non_null(line);
+	assert_non_null(strstr(line, "nosuid,nodev"));
+	assert_int_equal(fs_helper_unmount(f.h, f.base, "id/d", false, NULL), 0);
+	assert_int_equal(tests_sh(f.base, "test -e id/d/f; ! test -e id/d/new; test -e ../up/new"),
+			 0);
+	end(&f);
+}
+
+static void test_overlay_merges_and_is_unmounted_by_another_helper(void **state)
+{
+	struct fixture f;
+	struct err err = {0};
+
+	begin(&f, state);
+	if (fs_helper_overlay(f.h, f.up, f.work, f.base, "id", tests_box_in_userns(), &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_int_equal(tests_sh(f.base, "test -e id/d/f; echo 2 >id/d/f; rm id/l"), 0);
+	assert_int_equal(kill(helper_pid(), SIGKILL), 0);
+	(void)usleep(20000);
+	assert_int_equal(fs_helper_unmount(f.h, f.base, "id", false, NULL), 0);
+	assert_int_equal(
+		tests_sh(f.base, "test $(cat id/d/f) = low; test -L id/l; test -e ../up/d/f"), 0);
+	end(&f);
+}
+
+static void test_volatile_overlay_is_refused_until_the_mark_goes(void **state)
+{
+	struct fixture f;
+	struct err err = {0};
+
+	begin(&f, state);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(fs_helper_overlay(f.h, f.up, f.work, f.base, "id",
+						   tests_box_in_userns(), NULL),
+				 0);
+		assert_int_equal(fs_helper_unmount(f.h, f.base, "id", false, NULL), 0);
+		assert_true(fs_helper_overlay(f.h, f.up, f.work, f.base, "id",
+					      tests_box_in_userns(), &err) < 0);
+		assert_non_null(strstr(err.msg, "overlay"));
+		assert_int_equal(tests_sh(*state, "rm -r work/work/incompat/volatile"), 0);
+	}
+	end(&f);
+}
+
+static void test_targets_are_resolved_beneath_without_symlinks(void **state)
+{
+	struct fixture f;
+	struct err err = {0};
+
+	begin(&f, state);
+	assert_int_equal(fs_helper_bind(f.h, f.up, f.base, "id/l", &err), -ELOOP);
+	assert_int_equal(fs_helper_bind(f.h, f.up, f.base, "../up", &err), -EXDEV);
+	assert_int_equal(fs_helper_bind(f.h, f.up, f.base, "/tmp", &err), -EXDEV);
+	assert_int_equal(fs_helper_bind(f.h, f.up, f.base, "id/none", &err), -ENOENT);
+	assert_int_equal(fs_helper_bind(f.h, f.up, f.base, "id/d/f", &err), -ENOTDIR);
+	assert_non_null(strstr(err.msg, "id/d/f"));
+	assert_int_equal(fs_helper_unmount(f.h, f.base, "id/l/x", true, &err), -ELOOP);
+	assert_int_equal(fs_helper_unmount(f.h, f.base, "id/d", true, &err), -EINVAL);
+	assert_int_equal(fs_helper_unmount(f.h, f.base, "", true, &err), -EINVAL);
+	end(&f);
+}
+
+static void test_busy_mount_is_kept_or_detached(void **state)
+{
+	struct fixture f;
+	struct err err = {0};
+	int fd;
+
+	begin(&f, state);
+	assert_int_equal(fs_helper_bind(f.h, f.up, f.base, "id/d", NULL), 0);
+	fd = open(tests_path(f.base, "id/d"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(fs_helper_unmount(f.h, f.base, "id/d", false, &err), -EBUSY);
+	assert_int_equal(tests_sh(f.base, "! test -e id/d/f"), 0);
+	assert_int_equal(fs_helper_unmount(f.h, f.base, "id/d", true, NULL), 1);
+	assert_int_equal(tests_sh(f.base, "test -e id/d/f"), 0);
+	(void)close(fd);
+	end(&f);
+}
+
+static void test_helper_that_hangs_is_replaced(void **state)
+{
+	struct fixture f;
+	struct err err = {0};
+	pid_t old;
+
+	begin(&f, state);
+	assert_int_equal(fs_helper_ping(f.h, f.base, 1000, NULL), 0);
+	assert_int_equal(fs_helper_ping(f.h, tests_path(f.base, "none"), 1000, &err), -ENOENT);
+	old = helper_pid();
+	assert_int_equal(kill(old, SIGSTOP), 0);
+	assert_int_equal(fs_helper_ping(f.h, f.base, 100, &err), -ETIMEDOUT);
+	assert_int_equal(fs_helper_ping(f.h, f.base, 1000, NULL), 0);
+	assert_int_not_equal(helper_pid(), old);
+	end(&f);
+	/* Both are reaped. */
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+}
+
+static void test_helper_inherits_nothing_but_its_socket(void **state)
+{
+	struct fixture f;
+	char path[64];
+	int fd = open("/dev/null", O_RDONLY); /* not close-on-exec, as a caller's may be */
+
+	assert_true(fd >= 0);
+	begin(&f, state);
+	assert_int_equal(fs_helper_ping(f.h, f.base, 1000, NULL), 0);
+	(void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)helper_pid());
+	assert_int_equal(tests_count_names(path), 4);
+	(void)close(fd);
+	end(&f);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TESTS_IN_DIR(test_bind_shows_the_source_nosuid_and_nodev),
+		TESTS_IN_DIR(test_overlay_merges_and_is_unmounted_by_another_helper),
+		TESTS_IN_DIR(test_volatile_overlay_is_refused_until_the_mark_goes),
+		TESTS_IN_DIR(test_targets_are_resolved_beneath_without_symlinks),
+		TESTS_IN_DIR(test_busy_mount_is_kept_or_detached),
+		TESTS_IN_DIR(test_helper_that_hangs_is_replaced),
+		TESTS_IN_DIR(test_helper_inherits_nothing_but_its_socket),
+	};
+	int status;
+
+	if (tests_box_main(argc, argv, &status))
+		return status;
+	status = cmocka_run_group_tests(tests, NULL, NULL);
+	if (status == 0 && !tests_box_in_userns()) {
+		status = tests_box_rerun_in_userns();
+		if (status == 77)
+			status = 0;
+	}
+	return status;
+}

@@ -1,0 +1,407 @@
+/* tests/unit/test_fs_sandbox.c - the life of sandboxes, also across daemons */
+#include "tests/lib/tests.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cas/cas.h"
+#include "fs/sandbox/journal.h"
+#include "tests/lib/box.h"
+#include "tests/lib/store.h"
+
+#define TREE	     "mkdir src; echo c >src/a.c; echo t >t; ln -s t l"
+#define OUTPUTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static int create(struct tests_box *box, const char *id, const struct cas_digest *root,
+		  const char *output, struct err *err)
+{
+	struct fs_sandbox_spec spec = {.id = id, .root = *root, .nr_outputs = output != NULL};
+	auto_free char *got = NULL;
+	auto_free char *path = NULL;
+
+	spec.outputs = &output;
+	return fs_sandbox_create(box->all, &spec, &got, &path, err);
+}
+
+/* Wait for the thread that removes files. */
+static void assert_no_files(struct tests_box *box, int want)
+{
+	const char *path = tests_path(box->dir, "store/sandboxes");
+
+	for (int i = 0; i < 200 && tests_count_names(path) != want; i++)
+		(void)usleep(10000);
+	assert_int_equal(tests_count_names(path), want);
+}
+
+static void test_bad_requests_leave_nothing(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+	struct cas_digest none = cas_digest_empty;
+	struct cas_digest file;
+	struct err err = {0};
+
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	none.hash[0] ^= 1;
+	none.size = 7;
+	assert_int_equal(cas_put_bytes(box.store, "no directory", 12, &file, NULL), 0);
+	assert_int_equal(create(&box, "a/b", &root, NULL, &err), -EINVAL);
+	assert_int_equal(create(&box, "x", &root, "../up", &err), -EINVAL);
+	assert_int_equal(create(&box, "x", &root, "/abs", &err), -EINVAL);
+	assert_int_equal(create(&box, "x", &none, NULL, &err), -ENOENT);
+	assert_int_equal(create(&box, "x", &file, NULL, &err), -ENOTDIR);
+	assert_non_null(strstr(err.msg, "is not a Directory"));
+	assert_int_equal(create(&box, "x", &root, "t/x", &err), -ENOTDIR);
+	assert_int_equal(create(&box, "x", &root, "l/x", &err), -ENOTDIR);
+	assert_non_null(strstr(err.msg, "l is a symlink"));
+	assert_int_equal(fs_sandboxes_count(box.all), 0);
+	assert_int_equal(tests_count_names(box.base), 0);
+	assert_no_files(&box, 0);
+	assert_int_equal(create(&box, "x", &root, "src/o", &err), 0);
+	assert_int_equal(create(&box, "x", &root, NULL, &err), -EEXIST);
+	assert_int_equal(fs_sandbox_set_cgroup(box.all, "x", "/sys/fs/cgroup/system.slice", &err),
+			 -EINVAL);
+	assert_int_equal(fs_sandbox_set_cgroup(box.all, "x", "/tmp/casbox-1", &err), -EINVAL);
+	assert_int_equal(fs_sandbox_set_cgroup(box.all, "none", "/sys/fs/cgroup/casbox-1", &err),
+			 -ENOENT);
+	assert_int_equal(fs_sandbox_remove(box.all, "none", &err), -ENOENT);
+	tests_box_close(&box);
+}
+
+static void test_remove_takes_everything_away(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+	struct cas_digest got;
+	uint64_t first;
+	uint64_t second;
+	struct stat st;
+
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	for (int i = 0; i < 2; i++) {
+		const char *path = tests_box_create(&box, "r", &root, FS_WRITABLE_OUTPUTS,
+						    OUTPUTS("src/o", "out/"));
+
+		assert_int_equal(fs_sandboxes_lookup(box.all, "r", &got, i ? &second : &first), 1);
+		assert_int_equal(tests_sh(path, "! test -e out/1; echo 1 >out/1; echo o >src/o"),
+				 0);
+		assert_int_equal(fs_sandbox_remove(box.all, "r", NULL), 0);
+		assert_int_equal(fs_sandboxes_lookup(box.all, "r", &got, &first), 0);
+		assert_int_equal(stat(path, &st), -1);
+		assert_no_files(&box, 0);
+	}
+	assert_true(second > first);
+	tests_box_close(&box);
+}
+
+static int collect(void *ctx, uint64_t pos, const char *id)
+{
+	struct buf *b = ctx;
+
+	return buf_printf(b, "%s%s", b->len ? " " : "", id);
+}
+
+static void test_list_is_in_order_and_without_unlisted(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+	struct fs_sandbox_spec spec = {.id = "hidden", .unlisted = true};
+	auto_free char *id = NULL;
+	auto_free char *path = NULL;
+	auto_buf struct buf names = {0};
+	json_t *all;
+
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	spec.root = root;
+	(void)tests_box_create(&box, "z", &root, FS_WRITABLE_OUTPUTS, OUTPUTS(NULL));
+	assert_int_equal(fs_sandbox_create(box.all, &spec, &id, &path, NULL), 0);
+	(void)tests_box_create(&box, "a", &root, FS_WRITABLE_OUTPUTS, OUTPUTS(NULL));
+	fs_sandboxes_list(box.all, 0, collect, &names);
+	assert_string_equal(buf_str(&names), "z a");
+	assert_int_equal(fs_sandboxes_count(box.all), 3);
+	assert_int_equal(fs_sandboxes_describe(box.all, &all, NULL), 0);
+	assert_int_equal(json_array_size(all), 3);
+	json_decref(all);
+	assert_int_equal(box.nr_added, 3);
+	/* The same order for the next daemon. */
+	tests_box_restart(&box);
+	buf_reset(&names);
+	fs_sandboxes_list(box.all, 0, collect, &names);
+	assert_string_equal(buf_str(&names), "z a");
+	tests_box_close(&box);
+}
+
+static void test_random_ids_differ(void **state)
+{
+	struct tests_box box;
+	struct fs_sandbox_spec spec = {.id = NULL};
+	char *id[2];
+	char *path[2];
+
+	tests_box_open(&box, *state);
+	spec.root = tests_box_tree(&box, TREE);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(fs_sandbox_create(box.all, &spec, &id[i], &path[i], NULL), 0);
+	assert_int_equal(strlen(id[0]), 32);
+	assert_string_not_equal(id[0], id[1]);
+	for (int i = 0; i < 2; i++) {
+		free(id[i]);
+		free(path[i]);
+	}
+	tests_box_close(&box);
+}
+
+/* A daemon that dies: no unmount, no farewell. Its mounts are detached by the next. */
+static void create_and_die(const char *dir)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		struct tests_box box;
+		struct cas_digest root;
+		const char *path;
+
+		tests_box_open(&box, dir);
+		root = tests_box_tree(&box, TREE);
+		path = tests_box_create(&box, "k", &root, FS_WRITABLE_OUTPUTS,
+					OUTPUTS("src/o", "out/", "deep/er/f", "gone"));
+		(void)tests_sh(path,
+			       "echo o >src/o; echo 1 >out/1; echo f >deep/er/f; rm -f src/x");
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	while (umount2(tests_path(dir, "base/k/out"), MNT_DETACH) == 0)
+		;
+	while (umount2(tests_path(dir, "base/k"), MNT_DETACH) == 0)
+		;
+	assert_int_equal(rmdir(tests_path(dir, "base/k/none")), -1);
+	assert_int_equal(tests_sh(dir, "rm -r base"), 0);
+}
+
+static void assert_finishes_whole(struct tests_box *box)
+{
+	json_t *answer;
+
+	assert_int_equal(tests_sh(tests_path(box->base, "k"), "test $(cat src/a.c) = c"), 0);
+	assert_int_equal(tests_box_finish(box, "k", &answer), 0);
+	assert_int_equal(json_array_size(json_object_get(answer, "outputs")), 3);
+	assert_int_equal(json_array_size(json_object_get(answer, "stray")), 0);
+	assert_string_not_equal(tests_answer_output(answer, "deep/er/f"), "");
+	json_decref(answer);
+}
+
+static void test_live_sandbox_survives_its_daemon(void **state)
+{
+	struct tests_box box;
+
+	create_and_die(*state);
+	tests_box_open(&box, *state);
+	assert_int_equal(fs_sandboxes_restore(box.all, NULL), 0);
+	assert_int_equal(tests_sh(tests_path(box.base, "k"),
+				  "test $(cat src/o) = o; test $(cat out/1) = 1; ! rmdir out"),
+			 0);
+	assert_finishes_whole(&box);
+	tests_box_close(&box);
+}
+
+static void test_capture_cut_short_is_undone(void **state)
+{
+	struct tests_box box;
+	struct fs_journal *j;
+	struct cas_digest d;
+	struct stat st;
+	struct err err = {0};
+	bool moved;
+	int sb_fd;
+	int up_fd;
+
+	create_and_die(*state);
+	/* As finish does it, up to the crash: frozen, one file moved, the next noted. */
+	assert_int_equal(tests_sh(*state, "sed -i s/live/finishing/ store/sandboxes/k/record"), 0);
+	tests_box_open(&box, *state);
+	sb_fd = open(tests_path(*state, "store/sandboxes/k"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(sb_fd >= 0);
+	up_fd = openat(sb_fd, "upper/0/u/src", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(up_fd >= 0);
+	assert_int_equal(fs_journal_open(sb_fd, &j, NULL), 0);
+	assert_int_equal(fchmodat(up_fd, "o", 0751, 0), 0);
+	assert_int_equal(fstatat(up_fd, "o", &st, 0), 0);
+	assert_int_equal(fs_journal_moving(j, "src/o", up_fd, "o", &st, NULL), 0);
+	assert_int_equal(cas_put_take(box.store, up_fd, "o", true, &d, &moved, NULL), 0);
+	assert_true(moved);
+	assert_int_equal(fstatat(sb_fd, "upper/1/u/1", &st, 0), 0);
+	fs_journal_close(j);
+	(void)close(up_fd);
+	if (fs_sandboxes_restore(box.all, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_int_equal(stat(tests_path(box.base, "k/src/o"), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0751);
+	assert_int_equal(faccessat(sb_fd, FS_JOURNAL_NAME, F_OK, 0), -1);
+	(void)close(sb_fd);
+	assert_finishes_whole(&box);
+	tests_box_close(&box);
+}
+
+static const char *state_of(struct tests_box *box, const char *id)
+{
+	static char text[32];
+	json_t *obj;
+
+	assert_int_equal(fs_sandbox_show(box->all, id, &obj, NULL), 0);
+	(void)snprintf(text, sizeof(text), "%s", json_string_value(json_object_get(obj, "state")));
+	json_decref(obj);
+	return text;
+}
+
+static void test_another_boot_loses_what_was_written(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+	struct fs_finish_spec spec = {0};
+	uint64_t serial;
+	json_t *answer;
+
+	create_and_die(*state);
+	assert_int_equal(
+		tests_sh(*state,
+			 "sed -i 's/\"boot_id\": \"./\"boot_id\": \"_/' store/sandboxes/k/record"),
+		0);
+	tests_box_open(&box, *state);
+	assert_int_equal(fs_sandboxes_restore(box.all, NULL), 0);
+	assert_string_equal(state_of(&box, "k"), "lost");
+	assert_int_equal(fs_sandboxes_lookup(box.all, "k", &root, &serial), 0);
+	assert_int_equal(fs_sandbox_finish(box.all, "k", &spec, &answer, NULL), -ESTALE);
+	assert_int_equal(fs_sandbox_remove(box.all, "k", NULL), 0);
+	assert_no_files(&box, 0);
+	tests_box_close(&box);
+}
+
+static void test_finished_sandbox_is_back_with_its_result(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+	json_t *first;
+	json_t *second;
+	const char *path;
+
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	path = tests_box_create(&box, "f", &root, FS_WRITABLE_OUTPUTS, OUTPUTS("src/o", "out/"));
+	assert_int_equal(tests_sh(path, "echo o >src/o; echo 1 >out/1"), 0);
+	assert_int_equal(tests_box_finish(&box, "f", &first), 0);
+	assert_int_equal(tests_sh(path, "test $(cat src/o) = o; test $(cat out/1) = 1; test -e t"),
+			 0);
+	tests_box_restart(&box);
+	assert_string_equal(state_of(&box, "f"), "finished");
+	assert_int_equal(tests_box_finish(&box, "f", &second), 0);
+	assert_true(json_equal(first, second));
+	assert_int_equal(tests_sh(path, "test $(cat src/o) = o; test $(cat out/1) = 1; test -e t"),
+			 0);
+	json_decref(first);
+	json_decref(second);
+	tests_box_close(&box);
+}
+
+static void test_leftovers_and_broken_records(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+
+	assert_int_equal(tests_sh(*state, "mkdir base"), 0);
+	assert_int_equal(rmdir(tests_path(*state, "base")), 0);
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	assert_int_equal(tests_sh(*state,
+				  "cd store/sandboxes; mkdir -p half/upper .gone-1/x broken;"
+				  "echo '{' >broken/record"),
+			 0);
+	tests_box_restart(&box);
+	assert_int_equal(fs_sandboxes_count(box.all), 0);
+	assert_no_files(&box, 1);
+	assert_int_equal(create(&box, "broken", &root, NULL, NULL), -EEXIST);
+	assert_no_files(&box, 1);
+	assert_int_equal(create(&box, "half", &root, NULL, NULL), 0);
+	tests_box_close(&box);
+}
+
+struct finisher {
+	struct tests_box *box;
+	json_t *answer;
+	int ret;
+};
+
+static void *finish_main(void *arg)
+{
+	struct finisher *f = arg;
+	struct fs_finish_spec spec = {0};
+
+	f->ret = fs_sandbox_finish(f->box->all, "c", &spec, &f->answer, NULL);
+	return NULL;
+}
+
+static void test_concurrent_finishes_agree(void **state)
+{
+	struct finisher f[4];
+	pthread_t t[4];
+	struct tests_box box;
+	struct cas_digest root;
+
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	assert_int_equal(
+		tests_sh(tests_box_create(&box, "c", &root, FS_WRITABLE_OUTPUTS, OUTPUTS("out/")),
+			 "for i in 1 2 3 4 5 6 7 8 9; do echo $i >out/$i; done"),
+		0);
+	for (int i = 0; i < 4; i++) {
+		f[i] = (struct finisher){.box = &box};
+		assert_int_equal(pthread_create(&t[i], NULL, finish_main, &f[i]), 0);
+	}
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(pthread_join(t[i], NULL), 0);
+		assert_int_equal(f[i].ret, 0);
+		assert_true(json_equal(f[0].answer, f[i].answer));
+	}
+	for (int i = 0; i < 4; i++)
+		json_decref(f[i].answer);
+	tests_box_close(&box);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TESTS_IN_DIR(test_bad_requests_leave_nothing),
+		TESTS_IN_DIR(test_remove_takes_everything_away),
+		TESTS_IN_DIR(test_list_is_in_order_and_without_unlisted),
+		TESTS_IN_DIR(test_random_ids_differ),
+		TESTS_IN_DIR(test_live_sandbox_survives_its_daemon),
+		TESTS_IN_DIR(test_capture_cut_short_is_undone),
+		TESTS_IN_DIR(test_another_boot_loses_what_was_written),
+		TESTS_IN_DIR(test_finished_sandbox_is_back_with_its_result),
+		TESTS_IN_DIR(test_leftovers_and_broken_records),
+		TESTS_IN_DIR(test_concurrent_finishes_agree),
+	};
+	int status;
+
+	if (tests_box_main(argc, argv, &status))
+		return status;
+	status = cmocka_run_group_tests(tests, NULL, NULL);
+	if (status == 0 && !tests_box_in_userns()) {
+		status = tests_box_rerun_in_userns();
+		if (status == 77)
+			status = 0;
+	}
+	return status;
+}
