@@ -318,6 +318,7 @@ static void damage_rows(const char *store)
 
 	assert_int_equal(mdb_env_create(&env), 0);
 	assert_int_equal(mdb_env_set_maxdbs(env, 4), 0);
+	assert_int_equal(mdb_env_set_mapsize(env, (size_t)1 << 28), 0);
 	assert_int_equal(mdb_env_open(env, tests_path(store, "meta/index"), 0, 0644), 0);
 	assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
 	assert_int_equal(mdb_dbi_open(txn, "dir", 0, &dbi), 0);
