@@ -19,6 +19,7 @@
 static const struct bench_command commands[] = {
 	{"action", "compile-like actions against materialized trees and other overlays",
 	 bench_action},
+	{"ready", "create a sandbox until its first file can be used", bench_ready},
 	{NULL, NULL, NULL},
 };
 
