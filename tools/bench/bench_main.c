@@ -17,6 +17,8 @@
  * settings_run in bench_action.c.
  */
 static const struct bench_command commands[] = {
+	{"second-root", "walk, stat, miss and read a root that shares 99 % with the last",
+	 bench_second},
 	{"action", "compile-like actions against materialized trees and other overlays",
 	 bench_action},
 	{"ready", "create a sandbox until its first file can be used", bench_ready},
