@@ -17,6 +17,9 @@
  * settings_run in bench_action.c.
  */
 static const struct bench_command commands[] = {
+	{"write", "many small outputs and a large one, and their capture", bench_write},
+	{"bulk", "a large input: first read, warm, mapped; in a sandbox and as cas/file",
+	 bench_bulk},
 	{"second-root", "walk, stat, miss and read a root that shares 99 % with the last",
 	 bench_second},
 	{"action", "compile-like actions against materialized trees and other overlays",
