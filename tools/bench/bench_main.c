@@ -24,6 +24,7 @@ static const struct bench_command commands[] = {
 	 bench_second},
 	{"action", "compile-like actions against materialized trees and other overlays",
 	 bench_action},
+	{"real", "compiles of a C project, each in its own sandbox (needs --project)", bench_real},
 	{"ready", "create a sandbox until its first file can be used", bench_ready},
 	{NULL, NULL, NULL},
 };
