@@ -171,8 +171,8 @@ static int collect(void *ctx, const struct cas_walk_item *item)
 	return add_candidate(e, item);
 }
 
-/* Temporaries of ac/ only: results are not counted, and go with their blobs. */
-static int collect_action(void *ctx, const struct cas_walk_item *item)
+/* Temporaries only: what else there is (results, say) is not counted. */
+static int sweep_tmp(void *ctx, const struct cas_walk_item *item)
 {
 	if (item->kind == CAS_WALK_TMP || item->kind == CAS_WALK_BAD)
 		return sweep_temporary(ctx, item);
@@ -229,9 +229,20 @@ static int walk_blobs(struct eviction *e, cas_walk_fn each, cas_walk_fn each_act
 
 static int list_all(struct eviction *e)
 {
-	int ret = walk_blobs(e, collect, collect_action);
+	int ret = walk_blobs(e, collect, sweep_tmp);
 
 	return ret == 0 ? walk_links(e, count_variant) : ret;
+}
+
+/* Replaced files of STORE itself, and spilled puts, die with a name only by a crash. */
+static int sweep_beside(struct eviction *e)
+{
+	auto_close int run_fd = openat(e->store->dir_fd, "run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int ret = cas_walk_beside(e->store->dir_fd, "STORE", sweep_tmp, e, e->err);
+
+	if (ret == 0 && run_fd >= 0)
+		ret = cas_walk_beside(run_fd, "run", sweep_tmp, e, e->err);
+	return ret;
 }
 
 /* What is nobody's only copy of anything. */
@@ -241,6 +252,8 @@ static int sweep_extras(struct eviction *e)
 
 	if (e->has_bad)
 		ret = walk_blobs(e, sweep_bad, sweep_bad);
+	if (ret == 0)
+		ret = sweep_beside(e);
 	return ret == 0 ? walk_links(e, sweep_variant) : ret;
 }
 

@@ -22,7 +22,7 @@ struct cas_evict_roots {
 };
 
 struct cas_evict_options {
-	uint64_t max_bytes; /* target: bytes on disk (blocks) of cas/ after the run */
+	uint64_t max_bytes; /* target: bytes on disk (blocks) of cas/ and unlinked variants */
 	bool dry_run;
 };
 

@@ -213,7 +213,8 @@ static int open_lock(struct cas_store *store, struct err *err)
 	}
 	if (store->lock_fd < 0 && !store->read_only)
 		return err_set(err, -errno, "cannot open %s/lock: %m", store->path);
-	if (!store->read_only && fstat(store->lock_fd, &st) == 0 && (st.st_mode & 07777) != 0644)
+	if (!store->read_only && fstat(store->lock_fd, &st) == 0 &&
+	    ((st.st_mode & 07777) != 0644 || st.st_uid != store->owner))
 		(void)cas_store_dress(store, store->lock_fd, 0644);
 	return 0;
 }

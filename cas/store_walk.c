@@ -117,7 +117,10 @@ int cas_walk_beside(int top_fd, const char *top, cas_walk_fn each, void *ctx, st
 		if (is_dot(de->d_name) || is_shard(top_fd, de->d_name))
 			continue;
 		(void)snprintf(path, sizeof(path), "%s/%s", top, de->d_name);
-		ret = visit(top_fd, path, de->d_name, CAS_WALK_FOREIGN, NULL, each, ctx, err);
+		ret = visit(top_fd, path, de->d_name,
+			    has_prefix(de->d_name, CAS_TMP_PREFIX) ? CAS_WALK_TMP
+								   : CAS_WALK_FOREIGN,
+			    NULL, each, ctx, err);
 	}
 	if (ret == 0 && errno != 0)
 		return err_set(err, -errno, "cannot list %s: %m", top);
