@@ -25,6 +25,10 @@ static int open_dev(struct err *err)
 
 	if (fd >= 0)
 		return fd;
+	if (code == -EACCES || code == -EPERM)
+		return err_set(err, code,
+			       "cannot mount: no permission to open /dev/fuse (that needs root, or "
+			       "mode 0666 as distributions set it)");
 	if (code == -ENOENT || code == -ENODEV || code == -ENXIO)
 		return err_set(err, -ENODEV,
 			       "cannot mount: there is no /dev/fuse here (load the fuse module, or "
@@ -146,6 +150,21 @@ int fs_mount_attach(const struct fs_mount *mount, const char *path, struct err *
 	if (move_mount(mount->mount_fd, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return err_set(err, -errno, "cannot mount at %s: %s", path, strerror(errno));
 	return 0;
+}
+
+void fs_mount_set_readahead(dev_t dev, unsigned kib)
+{
+	auto_close int fd = -1;
+	char path[64];
+	char text[16];
+
+	(void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev),
+		       minor(dev));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		(void)snprintf(text, sizeof(text), "%u\n", kib);
+		(void)io_write_full(fd, text, strlen(text));
+	}
 }
 
 /* fusectl where it is mounted, else a mount of it that only we see. */

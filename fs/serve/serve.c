@@ -393,11 +393,16 @@ static int mount_all(struct daemon *d, struct err *err)
 		ret = fs_invalidate_new(d->one->se, &d->inv);
 	if (ret == 0)
 		ret = fs_helper_attach(d->helper, d->mount_one.mount_fd, d->base, err);
-	/* The mounts hold themselves; our descriptors would keep them busy. */
-	(void)close(steal_fd(&d->mount_two.mount_fd));
+	return ret;
+}
+
+/* Attached mounts hold themselves; our descriptors would keep them busy. */
+static void close_mount_fds(struct daemon *d)
+{
 	if (d->mount_one.mount_fd >= 0)
 		(void)close(steal_fd(&d->mount_one.mount_fd));
-	return ret;
+	if (d->mount_two.mount_fd >= 0)
+		(void)close(steal_fd(&d->mount_two.mount_fd));
 }
 
 static int start(struct daemon *d, struct err *err)
@@ -492,6 +497,7 @@ static int close_data(struct daemon *d, struct err *err)
 	return ret;
 }
 
+/* The daemon is freed, unless a command that still runs may look at it. */
 static int stop(struct daemon *d, struct err *err)
 {
 	bool commands_ended = stop_commands(d);
@@ -512,19 +518,55 @@ static int stop(struct daemon *d, struct err *err)
 		ret = close_data(d, err);
 	if (d->base)
 		fs_daemon_record_remove(d->store);
-	if (commands_ended)
-		cas_store_close(d->store);
-	free(d->mountpoint);
-	free(d->base);
+	if (!commands_ended)
+		return ret;
+	cas_store_close(d->store);
 	(void)close(d->signal_fd);
 	(void)close(d->wake_fd);
+	free(d->mountpoint);
+	free(d->base);
+	free(d);
 	return ret;
+}
+
+static int run(struct daemon *d, void (*ready)(void *ctx), void *ready_ctx, struct err *err)
+{
+	int ret = take_signals(d, err);
+
+	if (ret == 0)
+		ret = prepare(d, err);
+	if (ret == 0)
+		ret = open_data(d, err);
+	if (ret == 0)
+		ret = make_views(d);
+	if (ret == 0)
+		ret = mount_all(d, err);
+	close_mount_fds(d);
+	if (ret == 0)
+		ret = start(d, err);
+	if (ret < 0)
+		return ret;
+	if (ready)
+		ready(ready_ctx);
+	serve(d);
+	return atomic_load(&d->wedged) ? err_set(err, -EIO,
+						 "the mount at %s did not answer and "
+						 "was aborted",
+						 d->mountpoint)
+				       : 0;
 }
 
 int fs_serve(const struct fs_options *opts, void (*ready)(void *ctx), void *ready_ctx,
 	     struct err *err)
 {
-	struct daemon d = {
+	struct daemon *d = calloc(1, sizeof(*d));
+	struct err end_err = {0};
+	int end_ret;
+	int ret;
+
+	if (!d)
+		return -ENOMEM;
+	*d = (struct daemon){
 		.opts = opts,
 		.nr_threads = opts->nr_threads > 0 ? opts->nr_threads : DEFAULT_THREADS,
 		.in_userns = fs_place_in_userns(),
@@ -533,31 +575,10 @@ int fs_serve(const struct fs_options *opts, void (*ready)(void *ctx), void *read
 		.signal_fd = -1,
 		.wake_fd = -1,
 	};
-	struct err end_err = {0};
-	int end_ret;
-	int ret;
-
-	if (d.nr_threads > MAX_THREADS)
-		d.nr_threads = MAX_THREADS;
-	ret = take_signals(&d, err);
-	if (ret == 0)
-		ret = prepare(&d, err);
-	if (ret == 0)
-		ret = open_data(&d, err);
-	if (ret == 0)
-		ret = make_views(&d);
-	if (ret == 0)
-		ret = mount_all(&d, err);
-	if (ret == 0)
-		ret = start(&d, err);
-	if (ret == 0) {
-		if (ready)
-			ready(ready_ctx);
-		serve(&d);
-	}
-	end_ret = stop(&d, &end_err);
-	if (ret == 0 && atomic_load(&d.wedged))
-		ret = err_set(err, -EIO, "the mount did not answer and was aborted");
+	if (d->nr_threads > MAX_THREADS)
+		d->nr_threads = MAX_THREADS;
+	ret = run(d, ready, ready_ctx, err);
+	end_ret = stop(d, &end_err);
 	if (ret == 0 && end_ret < 0)
 		ret = err_set(err, end_ret, "%s", err_text(&end_err, end_ret));
 	return ret;

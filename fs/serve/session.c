@@ -97,6 +97,7 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 	if (!session)
 		return -ENOMEM;
 	session->opts = *opts;
+	session->dev = mount->dev;
 	session->threads = calloc((size_t)opts->nr_threads, sizeof(*session->threads));
 	ret = session->threads ? fs_inode_table_new(opts->root, &session->table) : -ENOMEM;
 	if (ret == 0)
@@ -123,6 +124,9 @@ static void *session_thread(void *arg)
 		if (got <= 0)
 			break;
 		fuse_session_process_buf(session->se, &buf);
+		/* INIT, the first of all, can only make the kernel's default smaller. */
+		if (!atomic_exchange(&session->tuned, true))
+			fs_mount_set_readahead(session->dev, MAX_IO / 1024);
 	}
 	free(buf.mem);
 	if (!atomic_load(&session->stopping)) {

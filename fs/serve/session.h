@@ -45,8 +45,10 @@ struct fs_session {
 	struct fs_session_options opts;
 	struct fuse_session *se;
 	struct fs_inode_table *table;
+	dev_t dev;
 	pthread_t *threads;
 	int nr_started;
+	_Atomic bool tuned; /* INIT is done, and what it cannot say */
 	_Atomic bool stopping;
 	_Atomic bool gone; /* the connection is: unmounted or aborted */
 };

@@ -21,7 +21,7 @@ enum cache_tag { CACHE_TOP, CACHE_FILE, CACHE_EXECUTABLE, CACHE_DIRECTORY };
 
 struct fs_view_cache {
 	struct fs_view view;
-	struct fs_view tree;
+	struct fs_view_tree tree;
 	struct cas_store *store;
 	struct fs_entry root;
 };

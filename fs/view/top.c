@@ -106,11 +106,23 @@ void fs_view_top_root(struct fs_view_top *top, struct fs_entry *out)
 
 struct fs_view_boxes {
 	struct fs_view view;
-	struct fs_view tree;
+	struct fs_view_tree tree;
 	struct fs_entry root;
 	struct lock gate;		/* held while the table is asked */
 	struct fs_sandboxes *sandboxes; /* gate; NULL when closed */
 };
+
+static int find_sandbox(struct fs_view_boxes *boxes, const char *id, struct cas_digest *root,
+			uint64_t *serial)
+{
+	int ret = 0;
+
+	lock_take(&boxes->gate);
+	if (boxes->sandboxes)
+		ret = fs_sandboxes_lookup(boxes->sandboxes, id, root, serial);
+	lock_drop(&boxes->gate);
+	return ret;
+}
 
 static int boxes_lookup(const struct fs_view *view, const struct fs_node *dir, const char *name,
 			struct fs_entry *out, struct err *err)
@@ -118,18 +130,16 @@ static int boxes_lookup(const struct fs_view *view, const struct fs_node *dir, c
 	struct fs_view_boxes *boxes = view->ctx;
 	struct cas_digest root;
 	uint64_t serial;
-	int ret = 0;
+	int ret = find_sandbox(boxes, name, &root, &serial);
 
-	lock_take(&boxes->gate);
-	if (boxes->sandboxes)
-		ret = fs_sandboxes_lookup(boxes->sandboxes, name, &root, &serial);
-	lock_drop(&boxes->gate);
 	if (ret <= 0)
 		return ret;
 	ret = fs_view_tree_root(&boxes->tree, &root, &fs_key_zero, serial, out, err);
-	if (ret < 0)
-		return ret == -ENOENT ? -EIO : ret;
-	return 1;
+	/* It may have ended since it was found: then there is nothing. */
+	if (ret == -ENOENT)
+		return find_sandbox(boxes, name, &root, &serial) > 0 && serial == out->serial ? -EIO
+											      : 0;
+	return ret < 0 ? ret : 1;
 }
 
 struct boxes_list {
@@ -144,7 +154,7 @@ static int boxes_list_one(void *ctx, uint64_t pos, const char *id)
 {
 	struct boxes_list *list = ctx;
 	struct fs_entry entry = {
-		.view = &list->boxes->tree,
+		.view = &list->boxes->tree.view,
 		.kind = FS_KIND_DIR,
 		.key = fs_key_zero,
 		.partial = true,
@@ -167,6 +177,17 @@ static int boxes_list(const struct fs_view *view, const struct fs_node *dir, uin
 	return list.ret < 0 ? list.ret : 0;
 }
 
+/* The name of a tree's topmost directory is the id under which it was found. */
+static bool boxes_ended(void *ctx, const struct fs_node *dir)
+{
+	struct cas_digest root;
+	uint64_t serial;
+
+	while (dir->parent && dir->parent->id != FS_INODE_ROOT)
+		dir = dir->parent;
+	return find_sandbox(ctx, dir->name, &root, &serial) <= 0 || serial != dir->entry.serial;
+}
+
 static const struct fs_view_ops boxes_ops = {.lookup = boxes_lookup, .list = boxes_list};
 
 int fs_view_boxes_new(const struct fs_views_options *opts, struct fs_view_boxes **out)
@@ -180,6 +201,8 @@ int fs_view_boxes_new(const struct fs_views_options *opts, struct fs_view_boxes 
 	boxes->sandboxes = opts->sandboxes;
 	lock_init(&boxes->gate, LOCK_RANK_INODE, "sandboxes gate");
 	fs_view_tree_init(&boxes->tree, opts->meta);
+	boxes->tree.ended = boxes_ended;
+	boxes->tree.ctx = boxes;
 	ret = fs_fixed_entry(&boxes->view, &top_root, "sandboxes/", &boxes->root);
 	if (ret < 0) {
 		fs_view_boxes_free(boxes);

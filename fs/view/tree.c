@@ -21,10 +21,22 @@ static void take_props(struct fs_entry *out, bool has_mtime, int64_t sec, int32_
 	out->mode = has_mode ? (uint16_t)(mode & MODE_MASK) : 0;
 }
 
-/* A Directory that the tree names must be there: missing is a fault of the store. */
-static int tree_error(int ret)
+static const struct fs_view_tree *tree_of(const struct fs_view *view)
 {
-	return ret == -ENOENT ? -EIO : ret;
+	return view->ctx;
+}
+
+/*
+ * A Directory that the tree names must be there: missing is a fault of the store. But a
+ * process may still sit in the tree of a sandbox that was removed: it finds nothing.
+ */
+static int tree_error(const struct fs_view *view, const struct fs_node *dir, int ret)
+{
+	const struct fs_view_tree *tree = tree_of(view);
+
+	if (ret != -ENOENT || (dir && tree->ended && tree->ended(tree->ctx, dir)))
+		return ret;
+	return -EIO;
 }
 
 static int fill_dir(struct meta *meta, struct fs_entry *out, struct err *err)
@@ -69,15 +81,15 @@ static int tree_lookup(const struct fs_view *view, const struct fs_node *dir, co
 		       struct fs_entry *out, struct err *err)
 {
 	struct meta_dirent found = {0};
-	int ret = meta_dir_find(view->ctx, &dir->entry.digest, name, &found, err);
+	int ret = meta_dir_find(tree_of(view)->meta, &dir->entry.digest, name, &found, err);
 
 	if (ret <= 0)
-		return tree_error(ret);
+		return tree_error(view, dir, ret);
 	ret = entry_of(view, dir, name, &found, out);
 	if (ret == 0 && out->kind == FS_KIND_SYMLINK)
 		found.target = NULL; /* handed over */
 	if (ret == 0 && out->kind == FS_KIND_DIR)
-		ret = tree_error(fill_dir(view->ctx, out, err));
+		ret = tree_error(view, dir, fill_dir(tree_of(view)->meta, out, err));
 	meta_dirent_fini(&found);
 	return ret < 0 ? ret : 1;
 }
@@ -102,14 +114,17 @@ static int tree_list(const struct fs_view *view, const struct fs_node *dir, uint
 		     fs_view_each_fn each, void *ctx, struct err *err)
 {
 	struct tree_list list = {view, dir, each, ctx};
+	int ret = meta_dir_list(tree_of(view)->meta, &dir->entry.digest, start, tree_list_one,
+				&list, err);
 
-	return tree_error(
-		meta_dir_list(view->ctx, &dir->entry.digest, start, tree_list_one, &list, err));
+	return tree_error(view, dir, ret);
 }
 
 static int tree_complete(const struct fs_view *view, struct fs_entry *entry, struct err *err)
 {
-	return entry->kind == FS_KIND_DIR ? tree_error(fill_dir(view->ctx, entry, err)) : 0;
+	if (entry->kind != FS_KIND_DIR)
+		return 0;
+	return tree_error(view, NULL, fill_dir(tree_of(view)->meta, entry, err));
 }
 
 static const struct fs_view_ops tree_ops = {
@@ -119,20 +134,19 @@ static const struct fs_view_ops tree_ops = {
 	.negative_forever = true,
 };
 
-void fs_view_tree_init(struct fs_view *view, struct meta *meta)
+void fs_view_tree_init(struct fs_view_tree *tree, struct meta *meta)
 {
-	view->ops = &tree_ops;
-	view->ctx = meta;
+	*tree = (struct fs_view_tree){.view = {&tree_ops, tree}, .meta = meta};
 }
 
-int fs_view_tree_root(const struct fs_view *tree, const struct cas_digest *root,
+int fs_view_tree_root(const struct fs_view_tree *tree, const struct cas_digest *root,
 		      const struct fs_key *path, uint64_t serial, struct fs_entry *out,
 		      struct err *err)
 {
-	out->view = tree;
+	out->view = &tree->view;
 	out->kind = FS_KIND_DIR;
 	out->digest = *root;
 	out->key = *path;
 	out->serial = serial;
-	return fill_dir(tree->ctx, out, err);
+	return fill_dir(tree->meta, out, err);
 }

@@ -100,14 +100,25 @@ struct fs_views_options {
 	void *text_ctx;
 };
 
-/* The read-only tree of a root digest. */
-void fs_view_tree_init(struct fs_view *view, struct meta *meta);
+/* The read-only trees of root digests. Place it where it does not move. */
+struct fs_view_tree {
+	struct fs_view view;
+	struct meta *meta;
+	/*
+	 * Is the tree that @dir belongs to not shown any more, so that its Directories
+	 * may be gone? NULL: trees are shown for ever. Rules as for fs_view_ops.
+	 */
+	bool (*ended)(void *ctx, const struct fs_node *dir);
+	void *ctx;
+};
+
+void fs_view_tree_init(struct fs_view_tree *tree, struct meta *meta);
 
 /*
  * The entry of a tree's root as shown by @tree. -ENOENT: no such Directory. Any other
  * failure as meta_dir_info.
  */
-int fs_view_tree_root(const struct fs_view *tree, const struct cas_digest *root,
+int fs_view_tree_root(const struct fs_view_tree *tree, const struct cas_digest *root,
 		      const struct fs_key *path, uint64_t serial, struct fs_entry *out,
 		      struct err *err);
 
