@@ -93,8 +93,11 @@ int fs_cgroup_kill(const char *cgroup, struct err *err)
 			       : err_set(err, -errno, "cannot open control group %s: %m", cgroup);
 	for (;;) {
 		ret = populated(fd);
-		if (ret == 0)
+		if (ret == 0) {
+			/* Whoever made it may have died before he could remove it. */
+			(void)rmdir(cgroup);
 			return 0;
+		}
 		if (ret > 0)
 			ret = kill_all(fd);
 		if (ret < 0)
