@@ -391,6 +391,16 @@ int client_ask(struct client *client, const char *const *words, size_t nr, int d
 	return ret;
 }
 
+int client_open_daemon(const struct daemon *daemon, int cancel_fd, struct client **out,
+		       struct err *err)
+{
+	if (daemon->stopped)
+		return err_set(err, -ETIMEDOUT,
+			       "the daemon of %s (pid %d) is stopped; 'kill -CONT %d' wakes it",
+			       daemon->mountpoint, (int)daemon->pid, (int)daemon->pid);
+	return client_open(daemon->mountpoint, cancel_fd, out, err);
+}
+
 int client_find(struct cli *cli, const char *mount, struct client **out, struct err *err)
 {
 	struct daemon daemon = {0};
@@ -404,7 +414,7 @@ int client_find(struct cli *cli, const char *mount, struct client **out, struct 
 			      "no mount serves the store %s; 'casbox mount MNT' starts one",
 			      cli->store);
 	if (ret == 1)
-		ret = client_open(daemon.mountpoint, -1, out, err);
+		ret = client_open_daemon(&daemon, -1, out, err);
 	daemon_fini(&daemon);
 	return ret;
 }

@@ -7,6 +7,7 @@
 
 struct buf;
 struct cli;
+struct daemon;
 struct err;
 
 /*
@@ -23,6 +24,10 @@ struct client;
  * -EACCES: the mount belongs to another user.
  */
 int client_open(const char *mountpoint, int cancel_fd, struct client **out, struct err *err);
+/* The same for a daemon that was found; -ETIMEDOUT at once when it is stopped. */
+int client_open_daemon(const struct daemon *daemon, int cancel_fd, struct client **out,
+		       struct err *err);
+
 /* The same for @mount, or when that is NULL for the mount that serves the store of @cli. */
 int client_find(struct cli *cli, const char *mount, struct client **out, struct err *err);
 void client_close(struct client *client);

@@ -56,7 +56,7 @@ static int ask_daemon(const struct daemon *daemon, const struct gc_args *args, j
 	char size[32];
 	const char *const words[] = {"gc", "--max-size", size, "--dry-run"};
 	struct client *client = NULL;
-	int ret = client_open(daemon->mountpoint, -1, &client, err);
+	int ret = client_open_daemon(daemon, -1, &client, err);
 
 	(void)snprintf(size, sizeof(size), "%" PRIu64, args->max_size);
 	if (ret == 0)

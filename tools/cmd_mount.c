@@ -17,6 +17,7 @@
 #include "tools/client.h"
 #include "tools/daemon.h"
 
+#define STOP_MS 10000 /* for the answer to `stop`, which waits for nothing */
 #define GONE_MS 30000
 
 struct mount_args {
@@ -251,7 +252,7 @@ static const struct cli_option umount_options[] = {
 	{NULL, 0, CLI_FLAG, 0, NULL, NULL, false, NULL},
 };
 
-/* The process that serves @mountpoint; 0 when it does not say. */
+/* Tell the daemon of @mountpoint to end; *pid is its process when it says so. */
 static int stop_daemon(const char *mountpoint, bool force, pid_t *pid, struct err *err)
 {
 	const char *const version[] = {"version"};
@@ -261,10 +262,10 @@ static int stop_daemon(const char *mountpoint, bool force, pid_t *pid, struct er
 	int ret = client_open(mountpoint, -1, &client, err);
 
 	if (ret == 0)
-		ret = client_ask(client, version, 1, CLIENT_QUICK_MS, &answer, err);
+		ret = client_ask(client, version, 1, STOP_MS, &answer, err);
 	if (ret == 0) {
 		*pid = (pid_t)json_integer_value(json_object_get(answer, "pid"));
-		ret = client_ask(client, stop, force ? 2 : 1, CLIENT_QUICK_MS, NULL, err);
+		ret = client_ask(client, stop, force ? 2 : 1, STOP_MS, NULL, err);
 	}
 	json_decref(answer);
 	client_close(client);
@@ -298,32 +299,50 @@ static int wait_ended(const char *mountpoint, pid_t pid, struct err *err)
 	return 0;
 }
 
-static int umount_at(const char *mountpoint, const struct umount_args *args, pid_t pid,
-		     struct err *err)
+/* The daemon is gone, or was when it was asked. */
+static int umount_dead(const char *mountpoint, struct err *err)
 {
+	int ret = fs_detach_dead(mountpoint, err);
+
+	if (ret > 0)
+		return 0;
+	/* It ended between the two looks. */
+	if (ret == 0 && daemon_is_mountpoint(mountpoint))
+		ret = err_set(err, -EBUSY, "cannot end the mount at %s", mountpoint);
+	return ret;
+}
+
+static int detach(const char *mountpoint, struct err *err)
+{
+	if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+		return err_set(err, -errno, "cannot detach %s: %s", mountpoint, strerror(errno));
+	return 0;
+}
+
+/* @known: the daemon that the store has recorded for this place, or all zero. */
+static int umount_at(const char *mountpoint, const struct umount_args *args,
+		     const struct daemon *known, struct err *err)
+{
+	pid_t pid = known->pid;
 	int ret;
 
 	if (!daemon_is_mountpoint(mountpoint))
 		return err_set(err, -EINVAL, "nothing is mounted at %s", mountpoint);
-	ret = stop_daemon(mountpoint, args->force, &pid, err);
+	if (known->stopped)
+		ret = err_set(err, -ETIMEDOUT,
+			      "the daemon of %s (pid %d) is stopped; 'kill -CONT %d' wakes it, "
+			      "--force ends it",
+			      mountpoint, (int)pid, (int)pid);
+	else
+		ret = stop_daemon(mountpoint, args->force, &pid, err);
 	if (ret == 0)
 		return wait_ended(mountpoint, pid, err);
-	if (ret == -ENOTCONN || ret == -EPROTO) {
-		ret = fs_detach_dead(mountpoint, err);
-		if (ret > 0)
-			return 0;
-		/* It ended between the two looks. */
-		if (ret == 0 && !daemon_is_mountpoint(mountpoint))
-			return 0;
-		return ret ? ret : err_set(err, -EBUSY, "cannot end the mount at %s", mountpoint);
-	}
+	if (ret == -ENOTCONN || ret == -EPROTO)
+		return umount_dead(mountpoint, err);
 	if (args->force && ret == -ETIMEDOUT)
 		return force_end(mountpoint, pid, err);
-	if (args->lazy && ret == -EBUSY) {
-		if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
-			return 0;
-		return err_set(err, -errno, "cannot detach %s: %s", mountpoint, strerror(errno));
-	}
+	if (args->lazy && ret == -EBUSY)
+		return detach(mountpoint, err);
 	return ret;
 }
 
@@ -335,22 +354,22 @@ static int umount_store(const struct cli *cli, const struct umount_args *args, s
 	if (ret == 0)
 		ret = err_set(err, -ENOENT, "no mount serves the store %s", cli->store);
 	if (ret == 1)
-		ret = umount_at(daemon.mountpoint, args, daemon.pid, err);
+		ret = umount_at(daemon.mountpoint, args, &daemon, err);
 	daemon_fini(&daemon);
 	return ret;
 }
 
-/* The store's daemon when it is the one at @mountpoint, else 0: others have no record. */
-static pid_t known_pid(const struct cli *cli, const char *mountpoint)
+static int umount_path(const struct cli *cli, const struct umount_args *args,
+		       const char *mountpoint, struct err *err)
 {
+	static const struct daemon unknown = {0};
 	struct daemon daemon = {0};
-	pid_t pid = 0;
+	bool known = daemon_find(cli->store, &daemon, NULL) == 1 &&
+		     strcmp(daemon.mountpoint, mountpoint) == 0;
+	int ret = umount_at(mountpoint, args, known ? &daemon : &unknown, err);
 
-	if (daemon_find(cli->store, &daemon, NULL) == 1 &&
-	    strcmp(daemon.mountpoint, mountpoint) == 0)
-		pid = daemon.pid;
 	daemon_fini(&daemon);
-	return pid;
+	return ret;
 }
 
 int cmd_umount(struct cli *cli, int argc, char **argv, struct err *err)
@@ -376,5 +395,5 @@ int cmd_umount(struct cli *cli, int argc, char **argv, struct err *err)
 			mountpoint = real;
 		}
 	}
-	return ret ? ret : umount_at(mountpoint, &args, known_pid(cli, mountpoint), err);
+	return ret ? ret : umount_path(cli, &args, mountpoint, err);
 }

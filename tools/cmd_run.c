@@ -267,7 +267,7 @@ static int connect_once(struct run *run, struct err *err)
 		return client_open(run->args.mount, run->signals.fatal_fd, &run->client, err);
 	ret = daemon_ensure(run->cli, local_path(run->local), run->args.idle_ms, &daemon, err);
 	if (ret == 0)
-		ret = client_open(daemon.mountpoint, run->signals.fatal_fd, &run->client, err);
+		ret = client_open_daemon(&daemon, run->signals.fatal_fd, &run->client, err);
 	daemon_fini(&daemon);
 	return ret;
 }
@@ -343,6 +343,7 @@ static int make_group(struct run *run, struct err *err)
 	const char *words[] = {"cgroup", run->id, NULL};
 	auto_free char *name = NULL;
 	struct err why = {0};
+	int ret;
 
 	if (asprintf(&name, "casbox-%s", run->id) < 0) {
 		name = NULL;
@@ -353,7 +354,14 @@ static int make_group(struct run *run, struct err *err)
 		return 0;
 	}
 	words[2] = run->cgroup.path;
-	return client_ask(run->client, words, 3, CLIENT_QUICK_MS, NULL, err);
+	/* The daemon must be able to end the group if we die: else there is none. */
+	ret = client_ask(run->client, words, 3, CLIENT_QUICK_MS, NULL, &why);
+	if (ret == -EINVAL) {
+		log_info("no control group: %s", why.msg);
+		cgroup_fini(&run->cgroup);
+		ret = 0;
+	}
+	return ret ? err_set(err, ret, "%s", err_text(&why, ret)) : 0;
 }
 
 static int run_command(struct run *run, struct err *err)

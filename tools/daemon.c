@@ -73,6 +73,20 @@ static bool process_lives(pid_t pid)
 	return pid > 0 && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
+/* In state T or t: stopped by a signal, or by a debugger. */
+static bool process_stopped(pid_t pid)
+{
+	auto_buf struct buf text = {0};
+	char path[48];
+	const char *p;
+
+	(void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (io_read_file(AT_FDCWD, path, 65536, &text))
+		return false;
+	p = strrchr(buf_str(&text), ')');
+	return p && (p[2] == 'T' || p[2] == 't');
+}
+
 static int read_record(const char *store, json_t **out, struct err *err)
 {
 	auto_buf struct buf text = {0};
@@ -108,6 +122,7 @@ int daemon_find(const char *store, struct daemon *out, struct err *err)
 		out->mountpoint = strdup(client_text(record, "mountpoint"));
 		out->pid = pid;
 		out->automatic = json_is_true(json_object_get(record, "automatic"));
+		out->stopped = process_stopped(pid);
 		if (!out->mountpoint)
 			ret = err_set(err, -ENOMEM, "out of memory");
 	}
@@ -145,7 +160,7 @@ int daemon_take_over(const struct daemon *daemon, struct err *err)
 	if (!daemon->automatic)
 		return err_set(err, -EBUSY, "the store is already served at %s (pid %d)",
 			       daemon->mountpoint, (int)daemon->pid);
-	ret = client_open(daemon->mountpoint, -1, &client, err);
+	ret = client_open_daemon(daemon, -1, &client, err);
 	if (ret == 0)
 		ret = client_ask(client, words, 2, CLIENT_QUICK_MS, NULL, err);
 	client_close(client);

@@ -14,6 +14,7 @@ struct daemon {
 	pid_t pid;
 	char *mountpoint;
 	bool automatic; /* started by `run` */
+	bool stopped;	/* by SIGSTOP: it will not answer */
 };
 void daemon_fini(struct daemon *daemon);
 

@@ -23,7 +23,7 @@ struct local {
 	struct cas_store *store;
 	struct meta *meta;
 	struct client *client;
-	bool no_daemon;	 /* asked, and none was there */
+	bool asked;	 /* for a daemon */
 	struct buf kept; /* rows, a newline after each batch */
 	int spill_fd;	 /* kept rows beyond KEEP_MAX; -1: none yet */
 	bool kept_any;
@@ -46,17 +46,22 @@ static int send_to_daemon(struct local *local, const char *rows, struct err *err
 	return client_ask(local->client, words, 2, CLIENT_QUICK_MS, NULL, err);
 }
 
-/* Connect once; a daemon that cannot be reached counts as none. */
-static void connect_daemon(struct local *local)
+/* 1: connected. 0: there is no daemon. Negative: it cannot be reached. */
+static int connect_daemon(struct local *local, struct err *err)
 {
 	struct daemon daemon = {0};
+	int ret;
 
-	if (local->client || local->no_daemon)
-		return;
-	if (daemon_find(cas_store_path(local->store), &daemon, NULL) != 1 ||
-	    client_open(daemon.mountpoint, -1, &local->client, NULL))
-		local->no_daemon = true;
+	if (local->client)
+		return 1;
+	ret = daemon_find(cas_store_path(local->store), &daemon, err);
+	if (ret == 1) {
+		ret = client_open_daemon(&daemon, -1, &local->client, err);
+		/* It ended between the two looks. */
+		ret = ret == 0 ? 1 : ret == -ENOTCONN || ret == -ENOENT ? 0 : ret;
+	}
 	daemon_fini(&daemon);
+	return ret;
 }
 
 static int spill(struct local *local)
@@ -91,7 +96,11 @@ static int send_rows(void *ctx, const char *rows, size_t len, struct err *err)
 	struct local *local = ctx;
 	auto_free char *text = NULL;
 
-	connect_daemon(local);
+	/* Asked once: whoever starts to serve meanwhile gets the rows in the end. */
+	if (!local->asked) {
+		local->asked = true;
+		(void)connect_daemon(local, NULL);
+	}
 	if (!local->client)
 		return keep_rows(local, rows, len);
 	text = strndup(rows, len);
@@ -102,7 +111,6 @@ static int send_rows(void *ctx, const char *rows, size_t len, struct err *err)
 	/* It died or refused: keep them, and ask again in the end. */
 	client_close(local->client);
 	local->client = NULL;
-	local->no_daemon = true;
 	return keep_rows(local, rows, len);
 }
 
@@ -283,11 +291,14 @@ static int deliver_kept(struct local *local, struct err *err)
 			cas_store_writer_unlock(local->store);
 			return ret;
 		}
-		local->no_daemon = false;
-		connect_daemon(local);
-		if (local->client)
+		if (ret != -EBUSY)
+			return ret;
+		ret = connect_daemon(local, err);
+		if (ret == 1)
 			return each_kept(local, take_send, err);
-		if (ret != -EBUSY || lock_now_ns() >= end)
+		if (ret == 0 && lock_now_ns() >= end)
+			ret = err_set(err, -EBUSY, "another process is writing the store");
+		if (ret)
 			return ret;
 	}
 }
