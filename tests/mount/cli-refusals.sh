@@ -1,0 +1,53 @@
+#!/bin/sh
+# tests/mount/cli-refusals.sh - bad stores, bad mount points, bad digests: said clearly, nothing made
+. "$(dirname "$0")/../lib/common.sh"
+need root fuse
+
+mkdir full future place
+: > full/file
+echo 'casbox-store 99 sha256' > future/VERSION
+expect 1 casbox --store "$T/full" put /etc/passwd
+said "$T/full"
+expect 1 casbox --store "$T/future" put /etc/passwd
+said "$T/future"
+eq "in full" file "$(ls -A full)"
+eq "in future" VERSION "$(ls -A future)"
+
+expect 1 casbox mount "$T/missing"
+said "$T/missing"
+: > file
+expect 1 casbox mount "$T/file"
+said "$T/file"
+: > place/x
+expect 1 casbox mount "$T/place"
+said "$T/place" "not empty"
+mkdir "$STORE/inside"
+expect 1 casbox mount "$STORE/inside"
+said "$STORE"
+eq "mounts" "" "$(mounts_below "$T")"
+[ ! -e "$STORE/run/daemon" ] || fail "a record without a daemon"
+
+hash=$(put /etc/passwd | cut -d / -f 1)
+expect 0 casbox cat "$hash"
+cmp out /etc/passwd || fail "cat by hash alone"
+expect 1 casbox cat "$(echo "$hash" | tr a-f A-F)x"
+expect 1 casbox cat "$hash/1"
+expect 1 casbox ls "$hash"
+expect 1 casbox checkout "$hash" dest
+[ ! -e dest ] || fail "a destination was made"
+ln -s /etc/passwd link
+expect 1 casbox put link
+said link
+expect 0 casbox put -L link
+mkfifo pipe
+expect 1 within 5 "$CASBOX" put pipe
+said pipe
+
+# What could be put is put, in order; the failure is told.
+expect 1 casbox put /etc/passwd "$T/missing" "$T/full/file"
+eq "digests" 2 "$(wc -l < out)"
+said "$T/missing"
+
+echo 'durabilty = full' > "$STORE/config"
+expect 1 casbox stat
+said "$STORE/config:1: unknown key durabilty"
