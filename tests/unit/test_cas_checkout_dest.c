@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cas/base/auto.h"
@@ -278,6 +279,49 @@ static void test_c34_leftovers_of_the_killed_are_removed(void **state)
 	assert_int_equal(tests_count_names(*state), 2);
 }
 
+/* Directories d0..d29 of a few files, enough work to be killed in. */
+static struct cas_digest wide_tree(struct cas_store *store, void **state)
+{
+	struct cas_ingest_result out;
+	char name[64];
+
+	for (int i = 0; i < 300; i++) {
+		(void)snprintf(name, sizeof(name), "tree/d%d/f%d", i / 10, i);
+		tests_write_file(tests_path(*state, name), name, strlen(name), 0644);
+	}
+	assert_int_equal(cas_ingest(store, tests_path(*state, "tree"), NULL, &out, NULL), 0);
+	return out.digest;
+}
+
+static void test_c34_killed_at_any_point_it_is_absent_or_complete(void **state)
+{
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
+	struct cas_digest root = wide_tree(store, state);
+	const char *dest = tests_path(*state, "out");
+	struct cas_ingest_result again;
+	struct stat st;
+
+	for (int round = 0; round < 12; round++) {
+		struct cas_checkout_options opts = {.mode = round % 2 ? CAS_CHECKOUT_HARDLINK
+								      : CAS_CHECKOUT_AUTO};
+		struct timespec pause = {.tv_nsec = round * 3000000};
+		pid_t pid = fork();
+
+		if (pid == 0)
+			_exit(cas_checkout(store, &root, dest, &opts, NULL) != 0);
+		(void)nanosleep(&pause, NULL);
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		if (stat(dest, &st) < 0)
+			assert_int_equal(cas_checkout(store, &root, dest, &opts, NULL), 0);
+		assert_int_equal(cas_ingest(store, dest, NULL, &again, NULL), 0);
+		assert_true(cas_digest_equal(&root, &again.digest));
+		/* store, tree, out */
+		assert_int_equal(tests_count_names(*state), 3);
+		assert_int_equal(io_remove_tree(AT_FDCWD, dest, NULL), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -288,6 +332,7 @@ int main(void)
 		TESTS_IN_DIR(test_c17_a_root_that_is_a_file_is_refused),
 		TESTS_IN_DIR(test_c34_of_two_checkouts_to_one_place_one_wins),
 		TESTS_IN_DIR(test_c34_leftovers_of_the_killed_are_removed),
+		TESTS_IN_DIR(test_c34_killed_at_any_point_it_is_absent_or_complete),
 	};
 
 	return cmocka_run_group_tests_name("cas_checkout_dest", tests, NULL, NULL);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -351,6 +352,35 @@ static void test_c15_the_store_itself_stays_closed(void **state)
 	assert_ingest_fails(store, file, NULL, -ELOOP, "belongs to the store");
 }
 
+/*
+ * Nobody serves this mount: whoever asks it for anything waits for ever, as a daemon
+ * would that walked into its own mount.
+ */
+static void test_c33_a_casbox_mount_inside_is_an_error_and_not_asked(void **state)
+{
+	auto_store struct cas_store *store = tests_store_open(*state, NULL);
+	auto_close int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	char where[PATH_MAX];
+	char data[128];
+	int ret;
+
+	tree_file(state, "sub/f", "x", 0644);
+	(void)snprintf(where, sizeof(where), "%s", tests_path(*state, "tree/sub/mnt"));
+	assert_int_equal(mkdir(where, 0755), 0);
+	(void)snprintf(data, sizeof(data), "fd=%d,rootmode=40000,user_id=%u,group_id=%u", fuse,
+		       geteuid(), getegid());
+	if (fuse < 0 || mount("casbox", where, "fuse.casbox", MS_NOSUID | MS_NODEV, data) < 0)
+		skip();
+	(void)alarm(20);
+	ret = cas_ingest(store, tests_path(*state, "tree"), NULL, &(struct cas_ingest_result){0},
+			 NULL);
+	(void)alarm(0);
+	assert_int_equal(ret, -ELOOP);
+	assert_ingest_fails(store, tests_path(*state, "tree"), NULL, -ELOOP,
+			    "tree/sub/mnt': a casbox");
+	assert_int_equal(umount2(where, MNT_DETACH), 0);
+}
+
 static void pause_ms(long ms)
 {
 	struct timespec ts = {.tv_nsec = ms * 1000000};
@@ -602,6 +632,7 @@ int main(void)
 		TESTS_IN_DIR(test_c17_what_no_directory_holds_is_named),
 		TESTS_IN_DIR(test_skipped_entries_are_left_out),
 		TESTS_IN_DIR(test_c15_the_store_itself_stays_closed),
+		TESTS_IN_DIR(test_c33_a_casbox_mount_inside_is_an_error_and_not_asked),
 		TESTS_IN_DIR(test_known_files_are_not_opened),
 		TESTS_IN_DIR(test_changed_files_are_read_again),
 		TESTS_IN_DIR(test_young_files_are_not_remembered),
