@@ -7,6 +7,7 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/base/log.h"
 #include "cas/copy.h"
 #include "cas/put_i.h"
 #include "cas/store_i.h"
@@ -71,13 +72,19 @@ int cas_publish_tmp(struct cas_store *store, const struct cas_digest *digest, st
 	unsigned shard = cas_layout_shard(digest->hash);
 	bool sync_shard;
 	bool overflow = false;
+	bool locked;
 	int ret = make_durable(store, tmp->fd, &sync_shard);
 
-	if (ret == 0)
-		ret = cas_store_shard_lock(store, shard, false, true);
 	if (ret == 0) {
+		/* Not having it risks the order of two rows, which are hints: go on. */
+		locked = cas_store_shard_lock(store, shard, false, true) == 0;
+		if (!locked)
+			log_warn("shard %02x of store %s is locked by a process that does not go "
+				 "on; publishing without the lock",
+				 shard, store->path);
 		ret = name_and_record(store, digest, tmp, sync_shard, &overflow);
-		cas_store_shard_unlock(store, shard, false);
+		if (locked)
+			cas_store_shard_unlock(store, shard, false);
 	}
 	if (ret == -EEXIST || ret == -EXDEV || ret == -EOPNOTSUPP)
 		return ret;

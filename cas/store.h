@@ -93,7 +93,8 @@ void cas_store_writer_unlock(struct cas_store *store);
 
 /*
  * The shard's lock, publish (shared) against evict (exclusive), in this process and
- * across processes. @wait false: -EBUSY instead of waiting.
+ * across processes. -EBUSY: it is held and @wait is false, or another process has kept
+ * it for two seconds (it was stopped, most likely).
  */
 int cas_store_shard_lock(struct cas_store *store, unsigned shard, bool exclusive, bool wait);
 void cas_store_shard_unlock(struct cas_store *store, unsigned shard, bool exclusive);

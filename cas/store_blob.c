@@ -212,13 +212,15 @@ static int explain_open(struct cas_store *store, const struct cas_digest *digest
 		       strerrordesc_np(code));
 }
 
-/* The quick answer, without opening: 1 when the name holds a file with a known stamp. */
-static int is_known(struct cas_store *store, const struct cas_digest *digest, const char *path)
+/* The quick answer, without opening: 1 a known stamp, -ENOENT no such name, 0 look closer. */
+static int glance(struct cas_store *store, const struct cas_digest *digest, const char *path)
 {
 	struct stat st;
 
-	return fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-	       (uint64_t)st.st_size == digest->size && stamp_known(store, digest, &st);
+	if (fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? -ENOENT : 0;
+	return S_ISREG(st.st_mode) && (uint64_t)st.st_size == digest->size &&
+	       stamp_known(store, digest, &st);
 }
 
 int cas_blob_check(struct cas_store *store, const struct cas_digest *digest, int *fd,
@@ -229,8 +231,11 @@ int cas_blob_check(struct cas_store *store, const struct cas_digest *digest, int
 	int ret;
 
 	cas_layout_path(digest->hash, path);
-	if (fd == NULL && is_known(store, digest, path))
+	ret = fd ? 0 : glance(store, digest, path);
+	if (ret == 1)
 		return 0;
+	if (ret == -ENOENT)
+		return explain_open(store, digest, path, ENOENT, err);
 	got = openat(store->cas_fd, path,
 		     O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (got < 0)

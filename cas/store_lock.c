@@ -8,7 +8,8 @@
 #include "cas/base/err.h"
 #include "cas/store_i.h"
 
-#define POLL_NS 5000000L
+#define POLL_NS	      1000000L
+#define SHARD_WAIT_NS 2000000000ULL
 
 int cas_store_locks_init(struct cas_store *store)
 {
@@ -47,14 +48,14 @@ static int ofd_lock(int fd, off_t byte, short type, bool wait)
 	return errno == EAGAIN || errno == EACCES ? -EBUSY : -errno;
 }
 
-/* As ofd_lock for the writer's byte, giving up at @deadline_ns. */
-static int wait_writer(int fd, unsigned long long deadline_ns)
+/* As ofd_lock, giving up with -EBUSY at @deadline_ns. */
+static int ofd_lock_until(int fd, off_t byte, short type, unsigned long long deadline_ns)
 {
 	struct timespec nap = {.tv_nsec = POLL_NS};
 	int ret;
 
 	for (;;) {
-		ret = ofd_lock(fd, CAS_LAYOUT_LOCK_WRITER, F_WRLCK, false);
+		ret = ofd_lock(fd, byte, type, false);
 		if (ret != -EBUSY || lock_now_ns() >= deadline_ns)
 			return ret;
 		(void)nanosleep(&nap, NULL);
@@ -97,7 +98,7 @@ int cas_store_writer_lock(struct cas_store *store, int wait_ms, struct err *err)
 	if (wait_ms < 0)
 		ret = ofd_lock(store->lock_fd, CAS_LAYOUT_LOCK_WRITER, F_WRLCK, true);
 	else
-		ret = wait_writer(store->lock_fd, deadline);
+		ret = ofd_lock_until(store->lock_fd, CAS_LAYOUT_LOCK_WRITER, F_WRLCK, deadline);
 	if (ret == 0)
 		return 0;
 	unclaim_writer(store);
@@ -124,6 +125,7 @@ static bool shard_is_open(const struct cas_shard *s, bool exclusive) REQUIRES(s-
 int cas_store_shard_lock(struct cas_store *store, unsigned shard, bool exclusive, bool wait)
 {
 	struct cas_shard *s = &store->shards[shard];
+	unsigned long long deadline = wait ? lock_now_ns() + SHARD_WAIT_NS : 0;
 	int ret = 0;
 
 	if (store->read_only)
@@ -139,8 +141,8 @@ int cas_store_shard_lock(struct cas_store *store, unsigned shard, bool exclusive
 	if (s->nr_shared == 0) {
 		s->moving = true;
 		lock_drop(&s->lock);
-		ret = ofd_lock(store->lock_fd, CAS_LAYOUT_LOCK_SHARD(shard),
-			       exclusive ? F_WRLCK : F_RDLCK, wait);
+		ret = ofd_lock_until(store->lock_fd, CAS_LAYOUT_LOCK_SHARD(shard),
+				     exclusive ? F_WRLCK : F_RDLCK, deadline);
 		lock_take(&s->lock);
 		s->moving = false;
 		(void)pthread_cond_broadcast(&s->changed);
