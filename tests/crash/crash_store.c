@@ -166,8 +166,10 @@ static int run_evict(const char *dir)
 	struct cas_store *store = open_store(dir);
 	struct cas_evict_options all = {0};
 	struct cas_evict_result result;
+	int ret = store ? cas_evict(store, &all, NULL, &result, NULL) : -EIO;
 
-	return store ? cas_evict(store, &all, NULL, &result, NULL) : -EIO;
+	cas_store_close(store);
+	return ret;
 }
 
 static int run_action(const char *dir)

@@ -18,6 +18,7 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/base/lock.h"
 #include "cas/base/log.h"
 #include "cas/lease.h"
 #include "cas/put.h"
@@ -297,7 +298,8 @@ static void test_variants_are_separate_files_made_once(void **state)
 		assert_int_equal(cas_store_link_variant(store, &d, x, &dir_fd, name, NULL), 0);
 		assert_int_equal(fstatat(dir_fd, name, &again, 0), 0);
 		assert_int_equal(again.st_ino, st[x].st_ino);
-		/* As root nothing stops a write through the link; the next link is right. */
+		/* Nothing stops the owner from a write through the link; the next one is right. */
+		assert_int_equal(chmod(tests_path(*state, "co"), 0755), 0);
 		tests_write_file(tests_path(*state, "co"), "abX", 3, x ? 0555 : 0444);
 		assert_int_equal(cas_store_link_variant(store, &d, x, &dir_fd, name, NULL), 0);
 		assert_int_equal(fstatat(dir_fd, name, &again, 0), 0);
@@ -473,6 +475,24 @@ static void test_stopped_publisher_blocks_no_publisher(void **state)
 	cas_store_close(store);
 }
 
+/* Nor does an evictor that was stopped while it held a shard: it costs some seconds. */
+static void test_stopped_evictor_delays_a_publisher_at_most(void **state)
+{
+	struct cas_store *store = tests_store_open(*state, NULL);
+	struct cas_store *evictor = tests_store_open(*state, NULL);
+	unsigned long long start = lock_now_ns();
+	struct cas_digest d;
+
+	/* SHA-256 of "abc" begins with ba. */
+	assert_int_equal(cas_store_shard_lock(evictor, 0xba, true, false), 0);
+	assert_int_equal(cas_put_bytes(store, "abc", 3, &d, NULL), 0);
+	assert_true(lock_now_ns() - start < 20000000000ULL);
+	assert_int_equal(cas_store_has(store, &d), 1);
+	cas_store_shard_unlock(evictor, 0xba, true);
+	cas_store_close(evictor);
+	cas_store_close(store);
+}
+
 struct counts {
 	int blobs;
 	int foreign;
@@ -532,6 +552,7 @@ int main(void)
 		TESTS_IN_DIR(test_action_results_replace_each_other),
 		TESTS_IN_DIR(test_writer_lock_is_one_at_a_time),
 		TESTS_IN_DIR(test_stopped_publisher_blocks_no_publisher),
+		TESTS_IN_DIR(test_stopped_evictor_delays_a_publisher_at_most),
 		TESTS_IN_DIR(test_walk_tells_blobs_and_foreign_names),
 	};
 
