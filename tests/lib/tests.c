@@ -13,12 +13,12 @@
 #include "cas/base/auto.h"
 #include "cas/base/io.h"
 
-int tests_dir_setup(void **state)
+static int dir_setup(void **state, const char *fallback)
 {
 	const char *tmp = getenv("TMPDIR");
 	char *path = NULL;
 
-	if (asprintf(&path, "%s/casbox-test-XXXXXX", tmp ? tmp : "/tmp") < 0)
+	if (asprintf(&path, "%s/casbox-test-XXXXXX", tmp ? tmp : fallback) < 0)
 		return -1;
 	if (mkdtemp(path) == NULL) {
 		free(path);
@@ -26,6 +26,16 @@ int tests_dir_setup(void **state)
 	}
 	*state = path;
 	return 0;
+}
+
+int tests_dir_setup(void **state)
+{
+	return dir_setup(state, "/tmp");
+}
+
+int tests_memory_dir_setup(void **state)
+{
+	return dir_setup(state, access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
 }
 
 int tests_dir_teardown(void **state)

@@ -18,6 +18,12 @@
 int tests_dir_setup(void **state);
 int tests_dir_teardown(void **state);
 
+/*
+ * The same below /dev/shm where there is one: for tests that make ten thousand names and
+ * would wait for a disk's journal. The caller's TMPDIR wins.
+ */
+int tests_memory_dir_setup(void **state);
+
 /* DIR/NAME in a ring of eight static buffers. */
 const char *tests_path(const char *dir, const char *name);
 

@@ -115,7 +115,7 @@ int main(void)
 			test_remove_tree_does_not_follow_links_and_takes_locked_directories,
 			tests_dir_setup, tests_dir_teardown),
 		cmocka_unit_test_setup_teardown(test_remove_tree_takes_10000_levels,
-						tests_dir_setup, tests_dir_teardown),
+						tests_memory_dir_setup, tests_dir_teardown),
 	};
 
 	return cmocka_run_group_tests_name("cas_base", tests, NULL, NULL);

@@ -413,7 +413,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TESTS_IN_DIR(test_a_tree_comes_back_the_same_in_every_mode),
-		TESTS_IN_DIR(test_progress_counts),
+		cmocka_unit_test_setup_teardown(test_progress_counts, tests_memory_dir_setup,
+						tests_dir_teardown),
 		TESTS_IN_DIR(test_c29_empty_files_and_directories),
 		TESTS_IN_DIR(test_c11_one_digest_with_and_without_x),
 		TESTS_IN_DIR(test_c02_writing_through_a_hardlink_is_noticed),
@@ -423,7 +424,8 @@ int main(void)
 		TESTS_IN_DIR(test_hardlinks_to_another_filesystem_become_copies),
 		TESTS_IN_DIR(test_node_properties_are_applied),
 		TESTS_IN_DIR(test_one_file_replaces_a_name_and_follows_no_link),
-		TESTS_IN_DIR(test_c17_a_chain_of_10000_directories),
+		cmocka_unit_test_setup_teardown(test_c17_a_chain_of_10000_directories,
+						tests_memory_dir_setup, tests_dir_teardown),
 	};
 
 	return cmocka_run_group_tests_name("cas_checkout", tests, NULL, NULL);

@@ -332,7 +332,9 @@ int main(void)
 		TESTS_IN_DIR(test_c17_a_root_that_is_a_file_is_refused),
 		TESTS_IN_DIR(test_c34_of_two_checkouts_to_one_place_one_wins),
 		TESTS_IN_DIR(test_c34_leftovers_of_the_killed_are_removed),
-		TESTS_IN_DIR(test_c34_killed_at_any_point_it_is_absent_or_complete),
+		cmocka_unit_test_setup_teardown(
+			test_c34_killed_at_any_point_it_is_absent_or_complete,
+			tests_memory_dir_setup, tests_dir_teardown),
 	};
 
 	return cmocka_run_group_tests_name("cas_checkout_dest", tests, NULL, NULL);

@@ -637,10 +637,13 @@ int main(void)
 		TESTS_IN_DIR(test_changed_files_are_read_again),
 		TESTS_IN_DIR(test_young_files_are_not_remembered),
 		TESTS_IN_DIR(test_a_file_under_change_is_named),
-		TESTS_IN_DIR(test_c29_empty_files_need_no_blob),
-		TESTS_IN_DIR(test_threads_change_nothing_but_time),
+		cmocka_unit_test_setup_teardown(test_c29_empty_files_need_no_blob,
+						tests_memory_dir_setup, tests_dir_teardown),
+		cmocka_unit_test_setup_teardown(test_threads_change_nothing_but_time,
+						tests_memory_dir_setup, tests_dir_teardown),
 		TESTS_IN_DIR(test_preserve_records_modes_and_times),
-		TESTS_IN_DIR(test_c17_a_chain_of_10000_directories),
+		cmocka_unit_test_setup_teardown(test_c17_a_chain_of_10000_directories,
+						tests_memory_dir_setup, tests_dir_teardown),
 		TESTS_IN_DIR(test_cancel_stops),
 	};
 
