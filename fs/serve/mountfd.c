@@ -14,9 +14,12 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "cas/cas.h"
+
+#define FUSECTL_MAGIC 0x65735543
 
 static int open_dev(struct err *err)
 {
@@ -171,24 +174,21 @@ void fs_mount_set_readahead(dev_t dev, unsigned kib)
 static int open_fusectl(struct err *err)
 {
 	auto_close int fs_fd = -1;
-	int fd = open("/sys/fs/fuse/connections", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	struct stat st;
+	auto_close int fd = open("/sys/fs/fuse/connections", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct statfs st;
 
-	/* An empty directory of sysfs is there even without fusectl: its device tells. */
-	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_nlink >= 2 &&
-	    faccessat(fd, ".", W_OK, 0) == 0) {
-		struct stat sys;
-
-		if (stat("/sys", &sys) == 0 && sys.st_dev != st.st_dev)
-			return fd;
-	}
-	if (fd >= 0)
-		(void)close(fd);
+	/* sysfs has an empty directory there. */
+	if (fd >= 0 && fstatfs(fd, &st) == 0 && st.f_type == FUSECTL_MAGIC)
+		return steal_fd(&fd);
 	fs_fd = fsopen("fusectl", FSOPEN_CLOEXEC);
 	if (fs_fd < 0 || fsconfig(fs_fd, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return err_set(err, -errno, "cannot reach fusectl: %s", strerror(errno));
+	if (fd >= 0)
+		(void)close(fd);
 	fd = fsmount(fs_fd, FSMOUNT_CLOEXEC, 0);
-	return fd < 0 ? err_set(err, -errno, "cannot mount fusectl: %s", strerror(errno)) : fd;
+	if (fd < 0)
+		return err_set(err, -errno, "cannot mount fusectl: %s", strerror(errno));
+	return steal_fd(&fd);
 }
 
 int fs_mount_abort(dev_t dev, struct err *err)

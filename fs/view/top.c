@@ -203,7 +203,8 @@ int fs_view_boxes_new(const struct fs_views_options *opts, struct fs_view_boxes 
 	fs_view_tree_init(&boxes->tree, opts->meta);
 	boxes->tree.ended = boxes_ended;
 	boxes->tree.ctx = boxes;
-	ret = fs_fixed_entry(&boxes->view, &top_root, "sandboxes/", &boxes->root);
+	/* The same inode number as what it is mounted on: listings of MNT tell the truth. */
+	ret = fs_fixed_entry(&boxes->view, &top_root, "sandboxes", &boxes->root);
 	if (ret < 0) {
 		fs_view_boxes_free(boxes);
 		return ret;
