@@ -1,0 +1,135 @@
+/* tests/unit/test_fs_watchdog.c - a mount that nobody serves gets its connection broken */
+#include "tests/lib/tests.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cas/cas.h"
+#include "fs/fs.h"
+#include "fs/serve/detach.h"
+#include "fs/serve/helper.h"
+#include "fs/serve/mountfd.h"
+#include "fs/serve/watchdog.h"
+
+#define DEADLINE_NS 20000000000ULL
+
+/* A mount namespace of our own, where we may mount; skips the test otherwise. */
+static int namespace_setup(void **state)
+{
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    access("/dev/fuse", R_OK | W_OK) < 0) {
+		*state = NULL;
+		return 0;
+	}
+	return tests_dir_setup(state);
+}
+
+static int namespace_teardown(void **state)
+{
+	if (!*state)
+		return 0;
+	(void)umount2(tests_path(*state, "mnt"), MNT_DETACH);
+	return tests_dir_teardown(state);
+}
+
+static void mount_at(const char *path, struct fs_mount *mount)
+{
+	struct err err = {0};
+	int ret = fs_mount_new(false, false, mount, &err);
+
+	if (ret == -EPERM)
+		skip();
+	assert_int_equal(ret, 0);
+	assert_int_equal(mkdir(path, 0755), 0);
+	assert_int_equal(fs_mount_attach(mount, path, &err), 0);
+	(void)close(mount->mount_fd);
+}
+
+static void on_wedged(void *ctx)
+{
+	atomic_store((_Atomic bool *)ctx, true);
+}
+
+static void test_mount_that_nobody_serves_is_aborted(void **state)
+{
+	_Atomic bool wedged = false;
+	struct fs_helper *helper = NULL;
+	struct fs_watchdog *dog = NULL;
+	struct fs_mount mount;
+	struct stat st;
+	unsigned long long end = lock_now_ns() + DEADLINE_NS;
+
+	if (!*state)
+		skip();
+	/* Before the mount, as a daemon does: the helper holds no descriptor of it. */
+	assert_int_equal(fs_helper_new(NULL, &helper, NULL), 0);
+	mount_at(tests_path(*state, "mnt"), &mount);
+
+	struct fs_watchdog_options opts = {
+		.helper = helper,
+		.paths = {tests_path(*state, "mnt"), NULL},
+		.devs = {mount.dev, 0},
+		.period_ms = 20,
+		.timeout_ms = 200,
+		.wedged = on_wedged,
+		.ctx = &wedged,
+	};
+	assert_int_equal(fs_watchdog_new(&opts, &dog), 0);
+	/* A user: in the kernel, without an answer, until the connection breaks. */
+	assert_int_equal(stat(tests_path(*state, "mnt/x"), &st), -1);
+	assert_true(errno == ENOTCONN || errno == ECONNABORTED);
+	while (!atomic_load(&wedged) && lock_now_ns() < end)
+		(void)usleep(1000);
+	assert_true(atomic_load(&wedged));
+	fs_watchdog_free(dog);
+	fs_helper_free(helper);
+	(void)close(mount.dev_fd);
+}
+
+static void test_dead_mounts_are_detached_until_none_is_left(void **state)
+{
+	const char *path = *state ? tests_path(*state, "mnt") : NULL;
+	struct fs_mount first;
+	struct fs_mount second;
+
+	if (!path)
+		skip();
+	mount_at(path, &first);
+	assert_int_equal(fs_mount_new(false, false, &second, NULL), 0);
+	(void)close(first.dev_fd);
+	assert_int_equal(fs_mounts_at(path, 0), 1);
+	assert_int_equal(fs_mount_attach(&second, path, NULL), 0);
+	(void)close(second.mount_fd);
+	(void)close(second.dev_fd);
+	assert_int_equal(fs_mounts_at(path, 0), 2);
+	assert_int_equal(fs_mounts_at(path, second.dev), 1);
+	assert_int_equal(fs_detach_dead(path, NULL), 2);
+	assert_int_equal(fs_mounts_at(path, 0), 0);
+	assert_int_equal(fs_detach_dead(path, NULL), 0);
+	assert_int_equal(fs_detach_dead(tests_path(*state, "no/such/place"), NULL), 0);
+	assert_int_equal(rmdir(path), 0);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_mount_that_nobody_serves_is_aborted,
+						namespace_setup, namespace_teardown),
+		cmocka_unit_test_setup_teardown(test_dead_mounts_are_detached_until_none_is_left,
+						namespace_setup, namespace_teardown),
+	};
+
+	if (argc > 1 && strcmp(argv[1], "internal-helper") == 0)
+		return fs_helper_main(3);
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests_name("fs_watchdog", tests, NULL, NULL);
+}
