@@ -311,7 +311,7 @@ static int capture_children(struct walk *w, struct fs_merge_dir *dir, struct cas
 {
 	struct fs_listing list = {0};
 	size_t len = w->path.len;
-	int ret = fs_merge_list(w->m, dir, true, &list, w->err);
+	int ret = fs_merge_list(w->m, dir, buf_str(&w->path), FS_LIST_ALL, &list, w->err);
 
 	for (size_t i = 0; ret == 0 && i < list.nr; i++) {
 		ret = path_push(w, list.names[i]);
@@ -349,10 +349,10 @@ static int step(struct walk *w, const struct fs_merge_dir *dir, const char *name
 {
 	struct fs_listing list = {0};
 	struct cas_node node;
-	int ret = path_push(w, name);
+	int ret = fs_merge_list(w->m, dir, buf_str(&w->path), FS_LIST_NONE, &list, w->err);
 
 	if (ret == 0)
-		ret = fs_merge_list(w->m, dir, false, &list, w->err);
+		ret = path_push(w, name);
 	if (ret == 0)
 		ret = fs_merge_child(w->m, dir, &list, buf_str(&w->path), name, entry, w->err);
 	if (ret == 0 && last) {

@@ -156,18 +156,18 @@ static int diff_name(struct differ *d, struct fs_merge_dir *dir, const struct fs
 }
 
 /*
- * Names that the sandbox shows, then names of the tree that it does not list: those are
- * no longer there, unless they are inputs of this very directory.
+ * The names that were listed, then, unless @same_inputs, names of the tree that were
+ * not: those are no longer there.
  */
 static int diff_names(struct differ *d, struct fs_merge_dir *dir, const struct fs_listing *list,
-		      const struct cas_directory *expected)
+		      const struct cas_directory *expected, bool same_inputs)
 {
 	size_t at = 0;
 	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < list->nr; i++)
 		ret = diff_name(d, dir, list, expected, list->names[i]);
-	for (size_t i = 0; ret == 0 && i < expected->nr_nodes; i++) {
+	for (size_t i = 0; !same_inputs && ret == 0 && i < expected->nr_nodes; i++) {
 		const char *name = expected->nodes[i].name;
 
 		while (at < list->nr && strcmp(list->names[at], name) < 0)
@@ -182,6 +182,8 @@ static int diff_dir(struct differ *d, const struct cas_digest *expected, struct 
 {
 	struct fs_listing list = {0};
 	struct cas_directory *want = NULL;
+	/* Then only what was written in it can differ. */
+	bool same_inputs = dir->has_lower && cas_digest_equal(&dir->lower, expected);
 	bool owned = false;
 	int ret;
 
@@ -191,9 +193,10 @@ static int diff_dir(struct differ *d, const struct cas_digest *expected, struct 
 	if (ret < 0)
 		return ret;
 	d->depth++;
-	ret = fs_merge_list(d->m, dir, true, &list, d->err);
+	ret = fs_merge_list(d->m, dir, buf_str(&d->path),
+			    same_inputs ? FS_LIST_WRITTEN : FS_LIST_ALL, &list, d->err);
 	if (ret == 0)
-		ret = diff_names(d, dir, &list, want);
+		ret = diff_names(d, dir, &list, want, same_inputs);
 	d->depth--;
 	fs_listing_fini(&list);
 	if (owned)

@@ -113,7 +113,8 @@ static int line_parse(const char *line, struct moved_file *out)
 
 	if (sscanf(line, "%" SCNu64 " %o %" SCNd64 " %n", &out->ino, &out->mode, &out->mtime_ns,
 		   &at) != 3 ||
-	    at == 0 || line[at] == '\0' || line[at] == '/' || strstr(line + at, "../"))
+	    at == 0 || line[at] == '\0' || line[at] == '/' || strncmp(line + at, "../", 3) == 0 ||
+	    strstr(line + at, "/../"))
 		return -EUCLEAN;
 	out->path = line + at;
 	return 0;

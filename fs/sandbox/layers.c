@@ -147,7 +147,10 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		int ret = layer_mount(all, sb, dir_fd, i, again, err);
 
 		if (ret < 0) {
-			layers_unmount(all, sb, i);
+			/* A helper that did not answer may have mounted it all the same. */
+			bool unsure = ret == -ETIMEDOUT || ret == -EPIPE;
+
+			layers_unmount(all, sb, unsure ? i + 1 : i);
 			return ret;
 		}
 	}

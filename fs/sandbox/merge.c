@@ -217,8 +217,30 @@ static void drop_twice(struct fs_listing *list)
 	list->nr = kept;
 }
 
-int fs_merge_list(const struct fs_merge *m, const struct fs_merge_dir *dir, bool names,
-		  struct fs_listing *out, struct err *err)
+/* The names through which layers below @path are reached. */
+static int list_layers(const struct fs_merge *m, const char *path, struct fs_listing *list,
+		       size_t *cap)
+{
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < m->nr_layers; i++) {
+		const char *at = m->layers[i].path;
+		char name[CAS_NAME_MAX + 1];
+		size_t len;
+
+		if (m->layers[i].upper_fd < 0 || strcmp(at, path) == 0 || !fs_path_within(at, path))
+			continue;
+		at = fs_path_rest(at, path);
+		len = strcspn(at, "/");
+		memcpy(name, at, len);
+		name[len] = '\0';
+		ret = add_name(list, cap, name);
+	}
+	return ret;
+}
+
+int fs_merge_list(const struct fs_merge *m, const struct fs_merge_dir *dir, const char *path,
+		  enum fs_list_names which, struct fs_listing *out, struct err *err)
 {
 	struct fs_listing list = {0};
 	size_t cap = 0;
@@ -226,18 +248,19 @@ int fs_merge_list(const struct fs_merge *m, const struct fs_merge_dir *dir, bool
 
 	if (dir->has_lower)
 		ret = fs_merge_load(m, &dir->lower, &list.lower, &list.lower_owned, err);
-	if (ret < 0) {
-		list.lower_owned = false;
-		fs_listing_fini(&list);
+	if (ret < 0)
 		return ret;
-	}
-	if (names && dir->fd >= 0)
+	if (which != FS_LIST_NONE && dir->fd >= 0)
 		ret = list_upper(dir->fd, &list, &cap);
-	for (size_t i = 0; names && ret == 0 && list.lower && i < list.lower->nr_nodes; i++)
+	if (which != FS_LIST_NONE && ret == 0)
+		ret = list_layers(m, path, &list, &cap);
+	for (size_t i = 0;
+	     which == FS_LIST_ALL && ret == 0 && list.lower && i < list.lower->nr_nodes; i++)
 		ret = add_name(&list, &cap, list.lower->nodes[i].name);
 	if (ret < 0) {
 		fs_listing_fini(&list);
-		return err_set(err, ret, "cannot list a directory: %s", strerrordesc_np(-ret));
+		return err_set(err, ret, "cannot list %s: %s", path[0] ? path : "the root",
+			       strerrordesc_np(-ret));
 	}
 	drop_twice(&list);
 	*out = list;

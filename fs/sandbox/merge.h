@@ -80,9 +80,15 @@ struct fs_listing {
 
 int fs_merge_root(const struct fs_merge *m, struct fs_merge_dir *out, struct err *err);
 
-/* @names false: only what fs_merge_child needs. */
-int fs_merge_list(const struct fs_merge *m, const struct fs_merge_dir *dir, bool names,
-		  struct fs_listing *out, struct err *err);
+enum fs_list_names {
+	FS_LIST_NONE,	 /* only what fs_merge_child needs */
+	FS_LIST_WRITTEN, /* names that the layers at and below @path decide about */
+	FS_LIST_ALL,	 /* and those of the inputs */
+};
+
+/* @path is that of @dir. */
+int fs_merge_list(const struct fs_merge *m, const struct fs_merge_dir *dir, const char *path,
+		  enum fs_list_names which, struct fs_listing *out, struct err *err);
 void fs_listing_fini(struct fs_listing *list);
 
 /* @path is that of the child, relative to the root; @name its last component. */

@@ -169,15 +169,6 @@ const struct fs_output *fs_outputs_find(const struct fs_outputs *outputs, const 
 	return NULL;
 }
 
-bool fs_outputs_cover(const struct fs_outputs *outputs, const char *path)
-{
-	for (size_t i = 0; i < outputs->nr; i++) {
-		if (fs_path_within(path, outputs->out[i].path))
-			return true;
-	}
-	return false;
-}
-
 bool fs_outputs_below(const struct fs_outputs *outputs, const char *path)
 {
 	for (size_t i = 0; i < outputs->nr; i++) {

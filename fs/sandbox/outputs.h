@@ -30,8 +30,6 @@ void fs_outputs_fini(struct fs_outputs *outputs);
 
 /* NULL when @path itself is not declared. */
 const struct fs_output *fs_outputs_find(const struct fs_outputs *outputs, const char *path);
-/* Is @path declared, or below a declared path? */
-bool fs_outputs_cover(const struct fs_outputs *outputs, const char *path);
 /* Is a declared path strictly below @path? */
 bool fs_outputs_below(const struct fs_outputs *outputs, const char *path);
 

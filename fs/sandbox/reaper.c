@@ -107,6 +107,8 @@ void fs_reaper_stop(struct fs_sandboxes *all)
 	if (all->reaper_runs) {
 		reaper_wake(all, true);
 		(void)pthread_join(all->reaper, NULL);
+		(void)pthread_cond_destroy(&all->reap_wake);
+		lock_fini(&all->reap_lock);
 		all->reaper_runs = false;
 	}
 }

@@ -119,6 +119,8 @@ struct fs_finish_spec {
  * what could not be captured), "result_file" (path of the binary ActionResult).
  * -EROFS: an input was changed or hidden under a policy that forbids it; the message and
  * "changed" name it, and *answer is set all the same. -ENOENT: no such sandbox.
+ * -ESTALE: it is LOST. Any other error leaves it frozen with its outputs, so that finish
+ * may be tried again. Afterwards ID shows its inputs with the outputs in place, read-only.
  */
 int fs_sandbox_finish(struct fs_sandboxes *all, const char *id, const struct fs_finish_spec *spec,
 		      json_t **answer, struct err *err);

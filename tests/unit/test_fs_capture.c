@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -337,6 +338,75 @@ static void test_leftover_writer_does_not_reach_the_store(void **state)
 	end(&f);
 }
 
+static void swap_for_ever(const char *dir)
+{
+	if (chdir(dir) < 0)
+		_exit(1);
+	for (;;) {
+		(void)rename("d", "real");
+		(void)symlink("../../../outside", "d");
+		(void)unlink("d");
+		(void)rename("real", "d");
+	}
+}
+
+/* A process that was left behind plays with links while its outputs are captured. */
+static void test_links_swapped_during_capture_lead_nowhere(void **state)
+{
+	struct fixture f;
+	struct cas_digest secret;
+	const char *outside;
+	pid_t pid;
+
+	begin(&f, state, FS_WRITABLE_OUTPUTS, OUTPUTS("out/"));
+	outside = tests_path(f.box.dir, "outside");
+	assert_int_equal(mkdir(outside, 0755), 0);
+	tests_write_file(tests_path(outside, "f0"), "secret", 6, 0644);
+	assert_int_equal(
+		tests_sh(
+			f.path,
+			"mkdir out/d; i=0; while [ $i -lt 300 ]; do echo $i >out/d/f$i; i=$((i+1)); done"),
+		0);
+	pid = fork();
+	if (pid == 0)
+		swap_for_ever(tests_path(f.path, "out"));
+	assert_true(pid > 0);
+	(void)usleep(20000);
+	act(&f, "true");
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_string_not_equal(output(&f, "out"), "");
+	assert_int_equal(cas_hash_bytes("secret", 6, &secret), 0);
+	assert_int_equal(cas_store_has(f.box.store, &secret), 0);
+	end(&f);
+}
+
+/* The store fails in the middle: nothing of the outputs is lost, and finish works later. */
+static void test_capture_that_failed_can_be_repeated(void **state)
+{
+	struct fixture f;
+	struct fs_finish_spec spec = {0};
+	struct cas_digest lib;
+	const char *blob;
+	const char *aside;
+	struct err err = {0};
+
+	begin(&f, state, FS_WRITABLE_OUTPUTS, OUTPUTS("", "src/new"));
+	lib = tests_box_tree(&f.box, "echo h >h");
+	blob = tests_blob_path(f.box.dir, &lib);
+	aside = tests_path(f.box.dir, "aside");
+	assert_int_equal(tests_sh(f.path, "echo new >src/new; chmod 750 src/new"), 0);
+	assert_int_equal(rename(blob, aside), 0);
+	assert_int_equal(fs_sandbox_finish(f.box.all, "s", &spec, &f.answer, &err), -ENOENT);
+	assert_int_equal(rename(aside, blob), 0);
+	f.ret = tests_box_finish(&f.box, "s", &f.answer);
+	assert_int_equal(f.ret, 0);
+	assert_string_equal(output(&f, "src/new"), file_text("new\n"));
+	assert_string_equal(output(&f, ""),
+			    tree_text(&f, TREE "; echo new >src/new; chmod 750 src/new"));
+	end(&f);
+}
+
 static void test_result_is_a_whole_action_result(void **state)
 {
 	struct fixture f;
@@ -397,6 +467,8 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_input_as_output_may_change_or_go),
 		TESTS_IN_DIR(test_dirs_policy_takes_new_names_but_no_changes),
 		TESTS_IN_DIR(test_leftover_writer_does_not_reach_the_store),
+		TESTS_IN_DIR(test_links_swapped_during_capture_lead_nowhere),
+		TESTS_IN_DIR(test_capture_that_failed_can_be_repeated),
 		TESTS_IN_DIR(test_result_is_a_whole_action_result),
 	};
 	int status;

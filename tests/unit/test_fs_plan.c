@@ -189,8 +189,6 @@ static void test_outputs_are_sorted_and_unique(void **state)
 	assert_true(o.out[1].premade);
 	assert_ptr_equal(fs_outputs_find(&o, "d/f"), &o.out[2]);
 	assert_null(fs_outputs_find(&o, "d/g"));
-	assert_true(fs_outputs_cover(&o, "d/g/h"));
-	assert_false(fs_outputs_cover(&o, "dd"));
 	assert_true(fs_outputs_below(&o, "d"));
 	assert_true(fs_outputs_below(&o, ""));
 	assert_false(fs_outputs_below(&o, "d/f"));
