@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,6 +40,26 @@ int bench_box_mount(struct bench_box *box, struct err *err)
 	const char *argv[] = {box->env->casbox, "--store", box->store, "mount", box->mnt, NULL};
 	int ret = bench_spawn_ok(argv, NULL, NULL, err);
 
+	if (ret == 0)
+		box->mounted = true;
+	return ret;
+}
+
+int bench_box_mount_warm(struct bench_box *box, size_t lanes, const char *root, struct err *err)
+{
+	const char *help[] = {box->env->casbox, "mount", "--help", NULL};
+	char number[24];
+	const char *argv[] = {box->env->casbox, "--store", box->store, "mount",	 "--lanes",
+			      number,		"--warm",  root,       box->mnt, NULL};
+	auto_buf struct buf text = {0};
+	int ret = bench_spawn_ok(help, NULL, &text, err);
+
+	if (ret < 0)
+		return ret;
+	if (!strstr(buf_str(&text), "--warm"))
+		return err_set(err, -EOPNOTSUPP, "'casbox mount' has no option --warm");
+	(void)snprintf(number, sizeof(number), "%zu", lanes);
+	ret = bench_spawn_ok(argv, NULL, NULL, err);
 	if (ret == 0)
 		box->mounted = true;
 	return ret;

@@ -23,6 +23,8 @@ struct bench_box {
 int bench_box_new(const struct bench_env *env, const char *dir, struct bench_box **out,
 		  struct err *err);
 int bench_box_mount(struct bench_box *box, struct err *err);
+/* With @lanes lanes warmed for @root. -EOPNOTSUPP: this casbox cannot. */
+int bench_box_mount_warm(struct bench_box *box, size_t lanes, const char *root, struct err *err);
 int bench_box_umount(struct bench_box *box, struct err *err);
 /* Unmounts what is still mounted. */
 void bench_box_free(struct bench_box *box);

@@ -118,9 +118,12 @@ static int round_run(struct bulk *b, size_t round, struct err *err)
 	int ret = 0;
 
 	for (size_t m = 0; m < NR_MEASURES; m++) {
-		for (size_t p = 0; ret == 0 && p < nr_places; p++)
+		for (size_t k = 0; ret == 0 && k < nr_places; k++) {
+			size_t p = (k + round) % nr_places;
+
 			ret = measure_once(b, (enum place)p, (enum measure)m,
 					   &b->times[p][m][round], err);
+		}
 	}
 	if (ret == 0 && bench_stopped())
 		ret = err_set(err, -EINTR, "stopped");

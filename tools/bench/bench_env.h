@@ -18,6 +18,7 @@ struct bench_env {
 	int actions;	     /* of a lane and pass */
 	int lanes;	     /* 0: one, then two */
 	int rounds;	     /* repetitions of the longer measurements */
+	unsigned scale;	     /* percent of the usual files, live sandboxes and bytes */
 	size_t files;	     /* of the large tree of *ready* */
 	size_t live;	     /* sandboxes alive in *ready* */
 	uint64_t bytes;	     /* of the large file of *bulk* and *write* */

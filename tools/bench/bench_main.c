@@ -135,6 +135,7 @@ enum {
 	OPT_FILES,
 	OPT_LIVE,
 	OPT_BYTES,
+	OPT_SCALE,
 	OPT_COMPILES,
 	OPT_PROJECT,
 	OPT_CC,
@@ -155,6 +156,7 @@ static const struct option options[] = {
 	{"files", required_argument, NULL, OPT_FILES},
 	{"live", required_argument, NULL, OPT_LIVE},
 	{"bytes", required_argument, NULL, OPT_BYTES},
+	{"scale", required_argument, NULL, OPT_SCALE},
 	{"compiles", required_argument, NULL, OPT_COMPILES},
 	{"project", required_argument, NULL, OPT_PROJECT},
 	{"cc", required_argument, NULL, OPT_CC},
@@ -177,7 +179,8 @@ static int option_number(struct run *run, int opt, const char *name, const char 
 	bool ok = parse_number(text, opt == OPT_LIVE ? 0 : 1,
 			       opt == OPT_BYTES ? 1ull << 40 : 1000000, &nr);
 
-	if (!ok || (opt == OPT_LANES && nr > 16) || (opt == OPT_ACTIONS && nr > 400))
+	if (!ok || (opt == OPT_LANES && nr > 16) || (opt == OPT_ACTIONS && nr > 400) ||
+	    (opt == OPT_SCALE && nr > 100))
 		return usage_error(name, "not a number, or out of range");
 	switch (opt) {
 	case OPT_ACTIONS:
@@ -197,6 +200,9 @@ static int option_number(struct run *run, int opt, const char *name, const char 
 		break;
 	case OPT_BYTES:
 		env->bytes = nr;
+		break;
+	case OPT_SCALE:
+		env->scale = (unsigned)nr;
 		break;
 	default:
 		env->compiles = (int)nr;
@@ -333,6 +339,9 @@ int main(int argc, char **argv)
 
 	if (status != 0)
 		return status < 0 ? 0 : status;
+	run.env.files = run.env.files * run.env.scale / 100 + 1;
+	run.env.live = run.env.live * run.env.scale / 100;
+	run.env.bytes = run.env.bytes * run.env.scale / 100 + 1;
 	if (!run.baselines) {
 		casbox = find_casbox(run.env.casbox);
 		if (!casbox) {

@@ -17,7 +17,7 @@
 
 /*
  * Native: the tree is materialized and warm. casbox: each measurement gets a new sandbox
- * of a new root, of which 12 of 1,250 directories differ from the one before; everything
+ * of a new root, of which 13 of 1,251 directories differ from the one before; everything
  * in that one was walked, missed and read. Only one phase is timed in a sandbox, as the
  * first thing that happens in it; then the others follow, untimed, to leave it as warm.
  */
@@ -208,9 +208,12 @@ static int phase_row(struct second *s, struct bench_report *rep, size_t phase, s
 		size_t root = s->next_root++;
 
 		box[i] = NAN;
-		ret = native_once(s, phase, root, &native[i], err);
-		if (ret == 0 && s->scene.box)
-			ret = box_once(s, phase, root, i + 1 == rounds, &box[i], err);
+		for (size_t k = 0; ret == 0 && k < 2; k++) {
+			if ((i + k) % 2 == 0)
+				ret = native_once(s, phase, root, &native[i], err);
+			else if (s->scene.box)
+				ret = box_once(s, phase, root, i + 1 == rounds, &box[i], err);
+		}
 		if (ret == 0 && bench_stopped())
 			ret = err_set(err, -EINTR, "stopped");
 	}
@@ -230,6 +233,9 @@ static int second_prepare(struct second *s, struct err *err)
 	struct bench_tree_spec spec = second_tree;
 	int ret;
 
+	spec.nr_files = spec.nr_files * s->scene.env->scale / 100;
+	spec.nr_dirs = spec.nr_dirs * s->scene.env->scale / 100 + 1;
+	spec.per_root = spec.per_root * s->scene.env->scale / 100 + 1;
 	spec.nr_roots = 1 + NR_PHASES * (size_t)s->scene.env->rounds;
 	ret = bench_tree_new(s->scene.dir_fd, &spec, &s->tree, err);
 	if (ret == 0 && s->scene.box)
@@ -252,6 +258,8 @@ int bench_second(struct bench_env *env, struct bench_report *rep, struct err *er
 						      {"times_ext4", "times", 2},
 						      {NULL, NULL, 0}};
 	struct second s = {.floor_fd = -1, .data = malloc(READ_SZ)};
+	auto_free char *title = bench_text("%zu files, first touch of a new root, ms",
+					   second_tree.nr_files * env->scale / 100);
 	int ret = bench_scene_open(&s.scene, env, "second-root", err);
 
 	if (ret == 0 && !s.data)
@@ -261,8 +269,7 @@ int bench_second(struct bench_env *env, struct bench_report *rep, struct err *er
 	if (ret == 0)
 		ret = warm(&s, err);
 	if (ret == 0)
-		bench_table(rep, "second-root", "20,000 files, first touch of a new root, ms",
-			    columns);
+		bench_table(rep, "second-root", title ? title : "ms", columns);
 	for (size_t p = 0; ret == 0 && p < NR_PHASES; p++)
 		ret = phase_row(&s, rep, p, err);
 	if (s.floor_fd >= 0)
