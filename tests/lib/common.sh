@@ -58,6 +58,7 @@ if [ -z "${TEST_DIR:-}" ]; then
 	if [ "$status" -eq 124 ]; then
 		echo "FAIL: over the time limit of ${TEST_TIMEOUT:-100} s"
 	fi
+	cat "$supervised/verdict" 2> /dev/null
 	case $status in
 	0 | 77) ;;
 	*)
@@ -88,8 +89,9 @@ cd "$T"
 
 # --- verdicts ---
 
+# The supervisor prints it, as standard output may be redirected where this is called.
 fail() {
-	echo "FAIL: $*"
+	echo "FAIL: $*" > "$T/verdict"
 	exit 1
 }
 
@@ -196,7 +198,7 @@ again_as_plain() {
 	}
 	again=$T/again
 	mkdir -p "$again/mount" "$again/lib" "$again/bin" "$again/tmp"
-	cp "$0" "$again/mount/case.sh"
+	cp "$HERE/${0##*/}" "$again/mount/case.sh"
 	cp "$HERE/../lib/common.sh" "$again/lib/"
 	cp "$CASBOX" "$again/bin/casbox"
 	cp "$FSCHECK" "$again/bin/fscheck"

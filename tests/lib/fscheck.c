@@ -379,7 +379,7 @@ static void names_finish(struct names *names, const char *dir)
 			wrong("%s lists '%s' twice", dir, names->v[i]);
 }
 
-static void check_dirent(int dir_fd, const char *dir, const struct raw_dirent *de)
+static void check_dirent(int dir_fd, dev_t dev, const char *dir, const struct raw_dirent *de)
 {
 	struct stat st;
 
@@ -387,8 +387,8 @@ static void check_dirent(int dir_fd, const char *dir, const struct raw_dirent *d
 		wrong("%s lists '%s': %s", dir, de->name, errno_name(errno));
 		return;
 	}
-	/* ".." of a mount's root is another filesystem's. */
-	if (strcmp(de->name, "..") == 0)
+	/* ".." of a mount's root is another filesystem's, and so is a mount point. */
+	if (strcmp(de->name, "..") == 0 || st.st_dev != dev)
 		return;
 	if (de->ino != st.st_ino)
 		wrong("%s/%s: d_ino %" PRIu64 ", st_ino %ju", dir, de->name, de->ino,
@@ -402,14 +402,16 @@ static void check_dirent(int dir_fd, const char *dir, const struct raw_dirent *d
 static void list_raw(int fd, const char *dir, size_t size, struct names *names)
 {
 	_Alignas(uint64_t) char buf[32768];
+	struct stat st = {.st_dev = 0};
 	long got;
 
+	(void)fstat(fd, &st);
 	(void)lseek(fd, 0, SEEK_SET);
 	while ((got = syscall(SYS_getdents64, fd, buf, size)) > 0) {
 		for (long at = 0; at < got;) {
 			const struct raw_dirent *de = (const void *)(buf + at);
 
-			check_dirent(fd, dir, de);
+			check_dirent(fd, st.st_dev, dir, de);
 			names_add(names, de->name);
 			at += de->reclen;
 		}
