@@ -12,17 +12,18 @@ struct err;
 
 /* Set before the sub-benchmarks start, read-only from then on, by any thread. */
 struct bench_env {
-	const char *casbox;  /* the program; NULL: only baselines are measured */
-	const char *work;    /* absolute path of the working directory, which is ours */
-	int work_fd;	     /* the same, opened */
-	int actions;	     /* of a lane and pass */
-	int lanes;	     /* 0: one, then two */
-	int rounds;	     /* repetitions of the longer measurements */
-	unsigned scale;	     /* percent of the usual files, live sandboxes and bytes */
-	size_t files;	     /* of the large tree of *ready* */
-	size_t live;	     /* sandboxes alive in *ready* */
-	uint64_t bytes;	     /* of the large file of *bulk* and *write* */
-	const char *project; /* sources for *real*; NULL: it is left out */
+	const char *casbox;	/* the program; NULL: only baselines are measured */
+	const char *work;	/* absolute path of the working directory, which is ours */
+	int work_fd;		/* the same, opened */
+	int actions;		/* of a lane and pass */
+	int lanes;		/* 0: one, then two */
+	int rounds;		/* repetitions of the longer measurements */
+	unsigned scale;		/* percent of the usual files, live sandboxes and bytes */
+	size_t files;		/* of the large tree of *ready* */
+	size_t live;		/* sandboxes alive in *ready* */
+	uint64_t bytes;		/* of the large file of *bulk* and *write* */
+	const char *durability; /* of the product: none, as the native ways sync nothing */
+	const char *project;	/* sources for *real*; NULL: it is left out */
 	const char *cc;
 	const char *cflags; /* words separated by blanks */
 	int compiles;

@@ -25,12 +25,12 @@ static void blob_path(const struct cas_digest *d, char out[CAS_HASH_HEX_SZ + 4])
 	(void)snprintf(out, CAS_HASH_HEX_SZ + 4, "%.2s/%s", hex, hex);
 }
 
-/* Sizes are skewed to the small end as in source trees: the mean is a quarter of the range. */
+/* Sizes are skewed to the small end as in source trees: the mean is a third of the range. */
 static uint32_t file_size(const struct bench_tree_spec *spec, uint64_t *state)
 {
 	double u = bench_random(state) / 2147483648.0;
 
-	return spec->min_sz + (uint32_t)((spec->max_sz - spec->min_sz) * u * u * u);
+	return spec->min_sz + (uint32_t)((spec->max_sz - spec->min_sz) * u * u);
 }
 
 /* Make the content of one version of a file, and store it. */
