@@ -11,7 +11,6 @@
 #include "fs/serve/backing.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -242,6 +241,18 @@ int fs_backing_ref(struct fs_backing_table *table, const struct cas_digest *dige
 				    : err_set(err, ret, "blob %s could not be opened",
 					      CAS_DIGEST_TEXT(digest));
 	}
+}
+
+bool fs_backing_is_open(struct fs_backing_table *table, const struct cas_digest *digest)
+{
+	const struct fs_backing *b;
+	bool is_open;
+
+	lock_take(&table->lock);
+	b = find_locked(table, digest);
+	is_open = b && b->fd >= 0;
+	lock_drop(&table->lock);
+	return is_open;
 }
 
 void fs_backing_unref(struct fs_backing_table *table, struct fs_backing *backing)

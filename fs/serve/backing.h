@@ -2,6 +2,7 @@
 #ifndef FS_SERVE_BACKING_H
 #define FS_SERVE_BACKING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -26,6 +27,8 @@ void fs_backing_table_free(struct fs_backing_table *table);
  */
 int fs_backing_ref(struct fs_backing_table *table, const struct cas_digest *digest,
 		   struct fs_backing **out, struct err *err);
+/* Would fs_backing_ref answer without opening a file? A hint. */
+bool fs_backing_is_open(struct fs_backing_table *table, const struct cas_digest *digest);
 void fs_backing_unref(struct fs_backing_table *table, struct fs_backing *backing);
 
 /*

@@ -63,6 +63,7 @@ struct fs_channels {
 	struct lock lock;
 	pthread_cond_t changed; /* pending or unread went down */
 	size_t nr_pending GUARDED_BY(lock);
+	bool open GUARDED_BY(lock);
 	bool shut GUARDED_BY(lock);
 	struct fs_channel *list GUARDED_BY(lock);
 };
@@ -133,10 +134,19 @@ size_t fs_channels_nr_pending(struct fs_channels *all)
 	return nr;
 }
 
+void fs_channels_open(struct fs_channels *all)
+{
+	lock_take(&all->lock);
+	all->open = true;
+	(void)pthread_cond_broadcast(&all->changed);
+	lock_drop(&all->lock);
+}
+
 void fs_channels_shut(struct fs_channels *all)
 {
 	lock_take(&all->lock);
 	all->shut = true;
+	(void)pthread_cond_broadcast(&all->changed);
 	lock_drop(&all->lock);
 }
 
@@ -288,6 +298,8 @@ static struct line *next_line(struct fs_channel *c, bool *shut)
 	struct line *line;
 
 	lock_take(&c->all->lock);
+	while (!c->all->open && !c->all->shut)
+		(void)lock_wait(&c->all->lock, &c->all->changed, 0);
 	*shut = c->all->shut;
 	line = c->head;
 	if (line) {

@@ -35,7 +35,7 @@ struct fs_handle {
  */
 struct fs_channel;
 
-/* All channels of a mount. */
+/* All channels of a mount. Commands wait until they are opened. */
 struct fs_channels;
 
 /* @env and @executor outlive it. */
@@ -46,6 +46,8 @@ void fs_channels_free(struct fs_channels *channels);
 
 /* Commands that were accepted and not yet answered. */
 size_t fs_channels_nr_pending(struct fs_channels *channels);
+/* What commands work on is there. */
+void fs_channels_open(struct fs_channels *channels);
 /* From now on every command is answered with ESHUTDOWN, but for those running. */
 void fs_channels_shut(struct fs_channels *channels);
 /* The same if at most @nr commands are pending; else false. */

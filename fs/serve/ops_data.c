@@ -3,6 +3,10 @@
 /*
  * Session one has no opens: READ comes with a node and no handle, and finds the blob's
  * descriptor in the backing table. In session two fi->fh is a struct fs_handle.
+ *
+ * Opening a blob whose stamp is not known hashes it. For a large one that takes long: it
+ * is left to threads of the opener, so that those of the session go on answering (and
+ * the watchdog does not take hashing for a wedged mount).
  */
 #define FUSE_USE_VERSION 312
 #include <errno.h>
@@ -13,11 +17,25 @@
 
 #include "cas/cas.h"
 #include "fs/serve/backing.h"
+#include "fs/serve/executor.h"
 #include "fs/serve/handle.h"
 #include "fs/serve/inode.h"
 #include "fs/serve/open_reply.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
+
+#define SLOW_OPEN_SZ (4U << 20)
+
+/* A request that waits for an opener. */
+struct deferred {
+	struct fs_job job; /* first: the job is the request */
+	fuse_req_t req;
+	struct fs_node *node; /* the kernel holds it until the answer */
+	bool is_open;	      /* OPEN with fi; else READ of size bytes at off */
+	struct fuse_file_info fi;
+	size_t size;
+	off_t off;
+};
 
 static struct fs_handle *handle_of(const struct fuse_file_info *fi)
 {
@@ -105,33 +123,20 @@ static int reply_open(fuse_req_t req, struct fs_handle *handle, struct fuse_file
 	return fuse_reply_open(req, fi);
 }
 
-static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+static void do_open(fuse_req_t req, const struct fs_node *node, struct fuse_file_info *fi)
 {
-	struct fs_session *session = fs_req_session(req);
-	struct fs_node *node;
-	struct fs_handle *handle;
+	struct fs_handle *handle = calloc(1, sizeof(*handle));
 	struct err err = {0};
-	int ret;
+	int ret = handle ? open_handle(req, node, handle, &err) : -ENOMEM;
 
-	if (session->opts.no_opens) {
-		(void)fuse_reply_err(req, ENOSYS);
-		return;
-	}
-	node = fs_req_node(req, ino);
-	if (!node)
-		return;
-	if (node->entry.kind != FS_KIND_CONTROL &&
-	    ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC))) {
-		(void)fuse_reply_err(req, EROFS);
-		return;
-	}
-	handle = calloc(1, sizeof(*handle));
-	ret = handle ? open_handle(req, node, handle, &err) : -ENOMEM;
 	if (ret < 0) {
 		free(handle);
 		fs_reply_error(req, ret, "open", node, NULL, &err);
-	} else if (reply_open(req, handle, fi) < 0) {
-		free_handle(session, handle); /* interrupted: no release will come */
+	} else {
+		const struct fs_session *session = fs_req_session(req);
+
+		if (reply_open(req, handle, fi) < 0)
+			free_handle(session, handle); /* interrupted: no release will come */
 	}
 }
 
@@ -191,6 +196,58 @@ static void read_node(fuse_req_t req, const struct fs_node *node, size_t size, o
 	fs_backing_unref(session->opts.backing, backing);
 }
 
+static void run_deferred(struct fs_job *job)
+{
+	struct deferred *d = (struct deferred *)job;
+
+	if (d->is_open)
+		do_open(d->req, d->node, &d->fi);
+	else
+		read_node(d->req, d->node, d->size, d->off);
+	free(d);
+}
+
+/* True when an opener takes the request over. */
+static bool defer(fuse_req_t req, struct fs_node *node, const struct deferred *how)
+{
+	const struct fs_session *session = fs_req_session(req);
+	const struct cas_digest *digest = &node->entry.digest;
+	struct deferred *d;
+
+	if (node->entry.kind != FS_KIND_FILE || digest->size < SLOW_OPEN_SZ ||
+	    fs_backing_is_open(session->opts.backing, digest))
+		return false;
+	d = malloc(sizeof(*d));
+	if (!d)
+		return false;
+	*d = *how;
+	d->job.run = run_deferred;
+	d->req = req;
+	d->node = node;
+	fs_executor_submit(session->opts.opener, &d->job);
+	return true;
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct fs_node *node;
+
+	if (fs_req_session(req)->opts.no_opens) {
+		(void)fuse_reply_err(req, ENOSYS);
+		return;
+	}
+	node = fs_req_node(req, ino);
+	if (!node)
+		return;
+	if (node->entry.kind != FS_KIND_CONTROL &&
+	    ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC))) {
+		(void)fuse_reply_err(req, EROFS);
+		return;
+	}
+	if (!defer(req, node, &(struct deferred){.is_open = true, .fi = *fi}))
+		do_open(req, node, fi);
+}
+
 static void read_text(fuse_req_t req, const struct fs_handle *handle, size_t size, off_t off)
 {
 	size_t len = handle->text.len;
@@ -210,7 +267,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	if (!node)
 		return;
 	if (!handle) {
-		read_node(req, node, size, off);
+		if (!defer(req, node, &(struct deferred){.size = size, .off = off}))
+			read_node(req, node, size, off);
 		return;
 	}
 	switch (handle->kind) {

@@ -42,6 +42,7 @@
 #define DEFAULT_THREADS	    2
 #define MAX_THREADS	    64
 #define EXECUTOR_THREADS    64
+#define OPENER_THREADS	    8
 #define WATCHDOG_PERIOD_MS  5000
 #define WATCHDOG_TIMEOUT_MS 60000
 #define SETTLE_MS	    10000
@@ -61,7 +62,8 @@ struct daemon {
 	struct meta *meta;
 	struct fs_sandboxes *sandboxes;
 	struct fs_backing_table *backing;
-	struct fs_executor *executor;
+	struct fs_executor *executor; /* runs commands */
+	struct fs_executor *opener;   /* of its own: a command may wait for a read */
 	struct control_env env;
 	struct fs_channels *channels;
 	struct fs_view_top *top;
@@ -283,7 +285,8 @@ static int prepare(struct daemon *d, struct err *err)
 static int open_data(struct daemon *d, struct err *err)
 {
 	const struct meta_options meta = {.mode = META_WRITER,
-					  .nr_readers = 4 * d->nr_threads + EXECUTOR_THREADS};
+					  .nr_readers = 4 * d->nr_threads + EXECUTOR_THREADS +
+							OPENER_THREADS};
 	struct fs_sandboxes_options boxes = {
 		.helper = d->helper,
 		.store = d->store,
@@ -303,6 +306,8 @@ static int open_data(struct daemon *d, struct err *err)
 		ret = fs_backing_table_new(d->store, raise_file_limit(), &d->backing);
 	if (ret == 0)
 		ret = fs_executor_new(EXECUTOR_THREADS, &d->executor);
+	if (ret == 0)
+		ret = fs_executor_new(OPENER_THREADS, &d->opener);
 	d->env = (struct control_env){
 		.store = d->store,
 		.meta = d->meta,
@@ -342,6 +347,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.root = &root,
 		.store = d->store,
 		.backing = d->backing,
+		.opener = d->opener,
 		.channels = one ? NULL : d->channels,
 		.no_opens = one,
 		.nr_threads = d->nr_threads,
@@ -413,7 +419,11 @@ static int start(struct daemon *d, struct err *err)
 
 	if (ret == 0)
 		ret = start_watchdog(d);
-	return ret < 0 ? ret : fs_daemon_record_write(d->store, &record, err);
+	if (ret == 0)
+		ret = fs_daemon_record_write(d->store, &record, err);
+	if (ret == 0)
+		fs_channels_open(d->channels);
+	return ret;
 }
 
 /* Poll until somebody wants an end. */
@@ -443,7 +453,7 @@ static void serve(struct daemon *d)
 }
 
 /* Unmount both sessions; whoever still uses them gets errors once we are gone. */
-static void unmount_all(struct daemon *d)
+static void unmount_all(struct daemon *d, bool commands_ended)
 {
 	struct err err = {0};
 	int ret = 0;
@@ -452,8 +462,10 @@ static void unmount_all(struct daemon *d)
 		ret = fs_helper_unmount(d->helper, d->mountpoint, "sandboxes", true, &err);
 	if (ret < 0)
 		log_warn("cannot unmount %s: %s", d->base, err_text(&err, ret));
-	fs_invalidate_free(d->inv);
-	d->inv = NULL;
+	if (commands_ended) {
+		fs_invalidate_free(d->inv);
+		d->inv = NULL;
+	}
 	/* Somebody else may have unmounted it, and mounted something of his own there. */
 	if (!d->attached || fs_mounts_at(d->mountpoint, d->mount_two.dev) <= 0)
 		return;
@@ -484,6 +496,7 @@ static int close_data(struct daemon *d, struct err *err)
 	int ret;
 
 	fs_executor_free(d->executor);
+	fs_executor_free(d->opener);
 	fs_session_free(d->one);
 	fs_session_free(d->two);
 	fs_channels_free(d->channels);
@@ -511,7 +524,7 @@ static int stop(struct daemon *d, struct err *err)
 	 */
 	if (commands_ended && d->sandboxes)
 		fs_sandboxes_close(d->sandboxes);
-	unmount_all(d);
+	unmount_all(d, commands_ended);
 	fs_session_stop(d->one);
 	fs_session_stop(d->two);
 	if (commands_ended)

@@ -15,6 +15,7 @@ struct cas_store;
 struct err;
 struct fs_backing_table;
 struct fs_channels;
+struct fs_executor;
 struct fs_inode_table;
 struct fuse_session;
 
@@ -23,6 +24,7 @@ struct fs_session_options {
 	const struct fs_entry *root;
 	struct cas_store *store; /* for statfs */
 	struct fs_backing_table *backing;
+	struct fs_executor *opener;   /* opens blobs that may take long */
 	struct fs_channels *channels; /* NULL: no control file here */
 	/*
 	 * Session one: OPEN and OPENDIR are answered with ENOSYS once and never asked
