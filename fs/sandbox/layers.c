@@ -112,72 +112,122 @@ static int layer_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_
 	return ret < 0 ? ret : engine->mount(&where, fd, err);
 }
 
-/* Unmount layers @nr - 1 to 0. */
-static void layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, size_t nr)
+/* @why of a layer that did not come off as it should. */
+static void note_leftover(struct fs_sandbox *sb, size_t n, int ret, struct err *why)
 {
+	const char *path = sb->rec.plan.layers[n].path;
+
+	if (ret == -EINVAL || ret == -ENOENT || ret == -ENOTDIR || ret == -ELOOP) {
+		/* Its place was renamed under it, or it is detached already. */
+		if (sb->moved)
+			sb->moved[n] = true;
+		log_warn("sandbox %s: the layer at \"%s\" had left its place: %s", sb->rec.id, path,
+			 err_text(why, ret));
+		return;
+	}
+	sb->leftover = true;
+	log_warn("sandbox %s: the layer at \"%s\" is %s", sb->rec.id, path,
+		 ret > 0 ? "in use by a process that was left behind" : err_text(why, ret));
+}
+
+/* Unmount layers @nr - 1 to 0, then the bind. True: none was in use, or missing. */
+static bool layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, size_t nr)
+{
+	bool clean = sb->bound;
+	struct err err = {0};
+	int ret;
+
 	for (size_t i = nr; i-- > 0;) {
 		char target[PATH_MAX];
-		struct err err = {0};
-		int ret = target_of(sb, i, target, sizeof(target));
 
+		ret = target_of(sb, i, target, sizeof(target));
 		if (ret == 0)
 			ret = fs_helper_unmount(all->helper, all->base, target, true, &err);
 		if (ret == 0)
 			continue;
-		if (ret == -EINVAL || ret == -ENOENT || ret == -ENOTDIR || ret == -ELOOP) {
-			/* Its place was renamed under it, or it is detached already. */
-			if (sb->moved)
-				sb->moved[i] = true;
-			log_warn("sandbox %s: the layer at \"%s\" had left its place: %s",
-				 sb->rec.id, sb->rec.plan.layers[i].path, err_text(&err, ret));
-			continue;
-		}
-		sb->leftover = true;
-		log_warn("sandbox %s: the layer at \"%s\" is %s", sb->rec.id,
-			 sb->rec.plan.layers[i].path,
-			 ret > 0 ? "in use by a process that was left behind"
-				 : err_text(&err, ret));
+		clean = false;
+		note_leftover(sb, i, ret, &err);
 	}
+	if (sb->bound) {
+		ret = fs_helper_unmount(all->helper, all->base, sb->rec.id, true, &err);
+		if (ret != 0)
+			log_info("sandbox %s: its directory is %s", sb->rec.id,
+				 ret > 0 ? "in use by a process that was left behind"
+					 : err_text(&err, ret));
+		clean = clean && ret == 0;
+	}
+	sb->bound = false;
+	return clean;
+}
+
+/* A helper that did not answer may have done it all the same. */
+static bool is_unsure(int ret)
+{
+	return ret == -ETIMEDOUT || ret == -EPIPE;
+}
+
+/* Only the proof of idleness depends on it: where it is not allowed, there is none. */
+static int bind_self(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	struct err why = {0};
+	int ret;
+
+	ret = fs_helper_bind_self(all->helper, all->base, sb->rec.id, &why);
+	sb->bound = ret == 0 || is_unsure(ret);
+	if (is_unsure(ret))
+		return err_set(err, ret, "%s", why.msg);
+	if (ret < 0)
+		log_debug("sandbox %s: no proof of idleness: %s", sb->rec.id, why.msg);
+	return 0;
 }
 
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
 		    struct err *err)
 {
-	for (size_t i = 0; i < sb->rec.plan.nr_layers; i++) {
-		int ret = layer_mount(all, sb, dir_fd, i, again, err);
+	size_t nr = 0;
+	int ret = bind_self(all, sb, err);
 
-		if (ret < 0) {
-			/* A helper that did not answer may have mounted it all the same. */
-			bool unsure = ret == -ETIMEDOUT || ret == -EPIPE;
-
-			layers_unmount(all, sb, unsure ? i + 1 : i);
-			return ret;
-		}
+	while (ret == 0 && nr < sb->rec.plan.nr_layers) {
+		ret = layer_mount(all, sb, dir_fd, nr, again, err);
+		nr += ret == 0 || is_unsure(ret);
+	}
+	if (ret < 0) {
+		(void)layers_unmount(all, sb, nr);
+		return ret;
 	}
 	sb->mounted = true;
 	return 0;
 }
 
+/* True: it was mounted and nobody was inside. */
+static bool unmount_mounted(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	bool clean = sb->mounted && layers_unmount(all, sb, sb->rec.plan.nr_layers);
+
+	sb->mounted = false;
+	return clean;
+}
+
 void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
-	if (sb->mounted)
-		layers_unmount(all, sb, sb->rec.plan.nr_layers);
-	sb->mounted = false;
+	(void)unmount_mounted(all, sb);
 }
 
 void fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct err err = {0};
+	bool ended = true;
 
 	if (sb->frozen)
 		return;
 	if (sb->rec.cgroup && fs_cgroup_kill(sb->rec.cgroup, &err) < 0) {
+		ended = false;
 		sb->leftover = true;
 		log_warn("sandbox %s: %s", sb->rec.id, err.msg);
 	}
 	if (sb->moved == NULL)
 		sb->moved = calloc(sb->rec.plan.nr_layers + 1, sizeof(*sb->moved));
-	fs_layers_unmount(all, sb);
+	sb->idle_proven = unmount_mounted(all, sb) && ended;
 	sb->frozen = true;
 }
 

@@ -38,8 +38,10 @@ struct fs_sandbox {
 	struct fs_outputs outputs;
 	struct fs_derived *view; /* held in meta; NULL: none */
 	bool mounted;		 /* layers may be mounted */
+	bool bound;		 /* mounted: its directory is bound over itself */
 	bool frozen;		 /* layers were unmounted for good */
 	bool leftover;		 /* somebody may still write to the uppers */
+	bool idle_proven;	 /* frozen: nobody of this mount namespace was inside */
 	bool *moved;		 /* frozen: layer N had left its place (rec.plan.nr_layers) */
 };
 
@@ -108,12 +110,19 @@ int fs_sandbox_derive(struct fs_sandboxes *all, const struct fs_sandbox *sb,
 
 /* Make upper/N for every layer. */
 int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err);
-/* Mount all; @again: in the same boot as before. Nothing stays mounted on failure. */
+/*
+ * Bind the sandbox's directory over itself where we may, and mount all layers; @again: in
+ * the same boot as before. Nothing stays mounted on failure.
+ */
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
 		    struct err *err);
 /* Unmount all, detaching what is busy; notes leftovers and moved layers. */
 void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb);
-/* Kill the control group, unmount, and never mount again. */
+/*
+ * Kill the control group, unmount, and never mount again. Sets idle_proven: the control
+ * group, if there is one, is empty, and the bind and all layers on it could be unmounted
+ * without finding one in use.
+ */
 void fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* Open the uppers of a frozen sandbox; end with fs_layers_close. */
 int fs_layers_open(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,

@@ -361,6 +361,15 @@ int fs_helper_bind(struct fs_helper *helper, int source_fd, const char *base, co
 	return ret < 0 ? ret : call(helper, &req, &source_fd, 1, CALL_TIMEOUT_MS, err);
 }
 
+int fs_helper_bind_self(struct fs_helper *helper, const char *base, const char *target,
+			struct err *err)
+{
+	struct helper_request req;
+	int ret = request_fill(&req, HELPER_SELF, 0, base, target, err);
+
+	return ret < 0 ? ret : call(helper, &req, NULL, 0, CALL_TIMEOUT_MS, err);
+}
+
 int fs_helper_overlay(struct fs_helper *helper, int upper_fd, int work_fd, const char *base,
 		      const char *target, bool in_userns, struct err *err)
 {

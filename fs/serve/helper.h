@@ -33,6 +33,13 @@ int fs_helper_bind(struct fs_helper *helper, int source_fd, const char *base, co
 		   struct err *err);
 
 /*
+ * Bind the directory @base/@target over itself, read-only, nosuid and nodev: a mount
+ * whose unmounting tells whether anybody is inside.
+ */
+int fs_helper_bind_self(struct fs_helper *helper, const char *base, const char *target,
+			struct err *err);
+
+/*
  * Mount a kernel overlay over @base/@target with that directory as the lower layer, and
  * @upper_fd and @work_fd (outside our mounts) as its own.
  */

@@ -20,6 +20,7 @@ enum helper_op {
 	HELPER_ATTACH = 1, /* a: path; fds: mount */
 	HELPER_BIND,	   /* a: base, b: target; fds: source */
 	HELPER_OVERLAY,	   /* a: base, b: target; fds: upper, work */
+	HELPER_SELF,	   /* a: base, b: target */
 	HELPER_UNMOUNT,	   /* a: base, b: target */
 	HELPER_PING,	   /* a: path */
 };

@@ -63,18 +63,16 @@ static int do_attach(int mount_fd, const char *path, struct err *err)
 	return 0;
 }
 
-static int do_bind(int source_fd, const char *base, const char *target, struct err *err)
+/* Clone the mount of @source_fd with @attrs and put it on @fd, which is @target. */
+static int bind_over(int source_fd, int fd, uint64_t attrs, const char *target, struct err *err)
 {
 	struct mount_attr attr = {
-		.attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+		.attr_set = attrs | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
 		.propagation = MS_PRIVATE,
 	};
-	auto_close int tree = -1;
-	auto_close int fd = target_open(base, target, err);
+	auto_close int tree =
+		open_tree(source_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 
-	if (fd < 0)
-		return fd;
-	tree = open_tree(source_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 	if (tree < 0)
 		return err_set(err, -errno, "cannot clone the directory to bind over %s: %m",
 			       target);
@@ -82,8 +80,22 @@ static int do_bind(int source_fd, const char *base, const char *target, struct e
 		return err_set(err, -errno, "cannot make the bind over %s nosuid and nodev: %m",
 			       target);
 	if (move_mount(tree, "", fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-		return err_set(err, -errno, "cannot bind over %s/%s: %m", base, target);
+		return err_set(err, -errno, "cannot bind over %s: %m", target);
 	return 0;
+}
+
+static int do_bind(int source_fd, const char *base, const char *target, struct err *err)
+{
+	auto_close int fd = target_open(base, target, err);
+
+	return fd < 0 ? fd : bind_over(source_fd, fd, 0, target, err);
+}
+
+static int do_self(const char *base, const char *target, struct err *err)
+{
+	auto_close int fd = target_open(base, target, err);
+
+	return fd < 0 ? fd : bind_over(fd, fd, MOUNT_ATTR_RDONLY, target, err);
 }
 
 /* What the kernel wrote to the log of a filesystem context: its last line, without newline. */
@@ -236,8 +248,8 @@ static int dispatch(const struct helper_request *req, const struct request_fds *
 		    struct err *err)
 {
 	static const int wanted[] = {
-		[HELPER_ATTACH] = 1,  [HELPER_BIND] = 1, [HELPER_OVERLAY] = 2,
-		[HELPER_UNMOUNT] = 0, [HELPER_PING] = 0,
+		[HELPER_ATTACH] = 1, [HELPER_BIND] = 1,	   [HELPER_OVERLAY] = 2,
+		[HELPER_SELF] = 0,   [HELPER_UNMOUNT] = 0, [HELPER_PING] = 0,
 	};
 
 	if (req->op < HELPER_ATTACH || req->op > HELPER_PING || fds->nr != wanted[req->op])
@@ -247,6 +259,8 @@ static int dispatch(const struct helper_request *req, const struct request_fds *
 		return do_attach(fds->fd[0], req->a, err);
 	case HELPER_BIND:
 		return do_bind(fds->fd[0], req->a, req->b, err);
+	case HELPER_SELF:
+		return do_self(req->a, req->b, err);
 	case HELPER_OVERLAY:
 		return do_overlay(fds, req->a, req->b, req->flags & HELPER_FLAG_USERNS, err);
 	case HELPER_UNMOUNT:
