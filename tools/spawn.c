@@ -97,6 +97,8 @@ static IN_CHILD void child_exec(struct plan *plan)
 			(void)execve(plan->shell[0], plan->shell, plan->env);
 			errno = ENOEXEC;
 		}
+		if (errno == EACCES && plan->paths[1] && faccessat(AT_FDCWD, *path, F_OK, 0))
+			continue; /* a directory of PATH that we may not search */
 		if (errno != ENOENT && errno != ENOTDIR) {
 			error = errno;
 			if (errno != EACCES)
