@@ -44,7 +44,7 @@ static int checkout(struct local *local, const struct checkout_args *args, const
 		.nr_threads = args->threads,
 		.progress = &counted,
 	};
-	struct progress_source source = {"checkout", &counted.files, &counted.bytes, 0};
+	struct progress_source source = {"checkout", &counted.files, &counted.bytes, NULL};
 	struct progress *progress;
 	struct cas_digest root;
 	int ret = cli_digest(local_store(local), text, &root, err);

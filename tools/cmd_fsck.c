@@ -83,14 +83,15 @@ static int fsck_store(struct cli *cli, struct local *local, const struct fsck_ar
 		.ctx = &fsck,
 		.progress = &counted,
 	};
-	struct progress_source source = {"fsck", &counted.blobs, &counted.bytes, 0};
+	_Atomic uint64_t total = 0;
+	struct progress_source source = {"fsck", &counted.blobs, &counted.bytes, &total};
 	struct cas_fsck_result result = {0};
 	struct meta_stat known = {0};
 	struct progress *progress;
 	int ret;
 
 	if (meta_stat(local_meta(local), &known, NULL) == 0)
-		source.total_bytes = known.bytes;
+		total = known.bytes;
 	cli_catch_signals(&counted.cancel);
 	progress = progress_begin(&source);
 	ret = cas_fsck(local_store(local), &opts, &result, err);

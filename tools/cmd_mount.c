@@ -16,6 +16,7 @@
 #include "tools/cli.h"
 #include "tools/client.h"
 #include "tools/daemon.h"
+#include "tools/logfile.h"
 
 #define STOP_MS 10000 /* for the answer to `stop`, which waits for nothing */
 #define GONE_MS 30000
@@ -178,8 +179,10 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 
 	/* A client that left is no reason to end. */
 	(void)signal(SIGPIPE, SIG_IGN);
-	if (ready.fd > 0)
+	if (ready.fd > 0) {
 		(void)fcntl(ready.fd, F_SETFD, FD_CLOEXEC);
+		logfile_begin(cli->store);
+	}
 	ret = fs_serve(&opts, on_ready, &ready, err);
 	if (ret)
 		tell_failure(&ready, err_text(err, ret));
@@ -196,6 +199,7 @@ static int mount_at(struct cli *cli, const struct mount_args *args, char **mount
 		.idle_ms = args->idle_ms,
 	};
 	auto_free char *blobs = NULL;
+	auto_free char *given = NULL;
 	int ret;
 
 	/* The parent has prepared everything. */
@@ -206,7 +210,8 @@ static int mount_at(struct cli *cli, const struct mount_args *args, char **mount
 		ret = io_mkdir_parents(AT_FDCWD, *mountpoint, 0700);
 	if (ret)
 		return err->code ? ret : err_set(err, ret, "cannot make %s", *mountpoint);
-	ret = absolute_mountpoint(steal_ptr(mountpoint), mountpoint, err);
+	given = steal_ptr(mountpoint);
+	ret = absolute_mountpoint(given, mountpoint, err);
 	if (ret == 0)
 		ret = clear_the_way(cli, *mountpoint, err);
 	if (ret == 0)

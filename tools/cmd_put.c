@@ -54,6 +54,9 @@ static void print_one(const struct put_args *args, const struct put_one *one)
 	(void)cli_print_json(object);
 }
 
+/* Outlives the command: the thread that counts may still run when it is done. */
+static _Atomic uint64_t total_bytes;
+
 static int put_all(struct local *local, const struct put_args *args, struct put_one *all, int nr)
 {
 	struct cas_ingest_progress counted = {0};
@@ -63,7 +66,7 @@ static int put_all(struct local *local, const struct put_args *args, struct put_
 		.follow_top = args->follow,
 		.progress = &counted,
 	};
-	struct progress_source source = {"put", &counted.files, &counted.bytes, 0};
+	struct progress_source source = {"put", &counted.files, &counted.bytes, &total_bytes};
 	struct progress *progress = progress_begin(&source);
 	int failed = 0;
 
@@ -118,6 +121,7 @@ int cmd_put(struct cli *cli, int argc, char **argv, struct err *err)
 		return err_set(err, -ENOMEM, "out of memory");
 	for (int i = 0; i < words.argc; i++)
 		all[i].path = words.argv[i];
+	progress_count(words.argv, &total_bytes);
 	ret = local_open(cli, LOCAL_RECORD, &local, err);
 	if (ret == 0)
 		ret = put_paths(cli, local, &args, all, words.argc, err);

@@ -216,7 +216,7 @@ static int ingest_watched(struct run *run, struct cas_ingest_result *result, str
 		.skip_ctx = run,
 		.progress = &counted,
 	};
-	struct progress_source source = {"input", &counted.files, &counted.bytes, 0};
+	struct progress_source source = {"input", &counted.files, &counted.bytes, NULL};
 	struct watcher w = {.fatal_fd = run->signals.fatal_fd, .cancel = &counted.cancel};
 	struct progress *progress;
 	uint64_t one = 1;
@@ -257,14 +257,31 @@ static int find_root(struct run *run, struct err *err)
 	return local_sync(run->local, err);
 }
 
+/* What we store must be what the mount serves. */
+static int check_store(struct run *run, struct err *err)
+{
+	const char *const words[] = {"version"};
+	json_t *answer = NULL;
+	int ret = client_ask(run->client, words, 1, CLIENT_QUICK_MS, &answer, err);
+
+	if (ret == 0 && strcmp(client_text(answer, "store"), local_path(run->local)) != 0)
+		ret = err_set(err, -EXDEV, "the mount at %s serves the store %s, not %s",
+			      run->args.mount, client_text(answer, "store"),
+			      local_path(run->local));
+	json_decref(answer);
+	return ret;
+}
+
 /* A connection to the mount, started when there is none. */
 static int connect_once(struct run *run, struct err *err)
 {
 	struct daemon daemon = {0};
 	int ret;
 
-	if (run->args.mount)
-		return client_open(run->args.mount, run->signals.fatal_fd, &run->client, err);
+	if (run->args.mount) {
+		ret = client_open(run->args.mount, run->signals.fatal_fd, &run->client, err);
+		return ret ? ret : check_store(run, err);
+	}
 	ret = daemon_ensure(run->cli, local_path(run->local), run->args.idle_ms, &daemon, err);
 	if (ret == 0)
 		ret = client_open_daemon(&daemon, run->signals.fatal_fd, &run->client, err);

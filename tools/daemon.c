@@ -18,12 +18,13 @@
 #include "cas/cas.h"
 #include "tools/cli.h"
 #include "tools/client.h"
+#include "tools/logfile.h"
 #include "tools/spawn.h"
 
-#define RECORD_MAX 65536
-#define START_MS   30000 /* from spawn to a usable mount */
-#define GONE_MS	   30000 /* for a daemon that was told to stop */
-#define LOG_MAX	   (1 << 20)
+#define RECORD_MAX  65536
+#define START_MS    30000 /* from spawn to a usable mount */
+#define GONE_MS	    30000 /* for a daemon that was told to stop */
+#define STARTING_MS 3000
 
 void daemon_fini(struct daemon *daemon)
 {
@@ -173,31 +174,6 @@ int daemon_take_over(const struct daemon *daemon, struct err *err)
 	return ret;
 }
 
-/* STORE/run/log, started anew when it has grown; the one before is kept as log.1. */
-static int open_log(const char *store, struct err *err)
-{
-	auto_free char *run = NULL;
-	auto_free char *path = NULL;
-	auto_free char *old = NULL;
-	struct stat st;
-	int ret = join(&run, store, "run", err);
-	int fd;
-
-	if (ret == 0)
-		ret = join(&path, run, "log", err);
-	if (ret == 0)
-		ret = join(&old, run, "log.1", err);
-	if (ret)
-		return ret;
-	(void)io_mkdir_parents(AT_FDCWD, run, 0700);
-	if (stat(path, &st) == 0 && st.st_size > LOG_MAX)
-		(void)rename(path, old);
-	fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0)
-		return err_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
-	return fd;
-}
-
 /* The command line that serves in the background, telling descriptor 3 how it went. */
 struct start_args {
 	char threads[16];
@@ -288,7 +264,7 @@ int daemon_start(const struct cli *cli, const struct daemon_start *start, struct
 
 	if (ret)
 		return err_set(err, ret, "cannot find our own program: %s", strerror(-ret));
-	log_fd = open_log(cli->store, err);
+	log_fd = logfile_open(cli->store, err);
 	if (log_fd < 0)
 		return log_fd;
 	if (pipe2(fds, O_CLOEXEC))
@@ -386,6 +362,18 @@ static int start_automatic(const struct cli *cli, const char *mountpoint, uint64
 	return 0;
 }
 
+/* As daemon_find, but whoever holds the lock without a record may be about to serve. */
+static int find_or_free(const char *store, struct daemon *out, struct err *err)
+{
+	int ret = daemon_find(store, out, err);
+
+	for (int i = 0; i < STARTING_MS / 20 && ret == 0 && writer_lock_held(store); i++) {
+		(void)usleep(20000);
+		ret = daemon_find(store, out, err);
+	}
+	return ret;
+}
+
 static int ensure_locked(const struct cli *cli, const char *store, uint64_t idle_ms,
 			 struct daemon *out, struct err *err)
 {
@@ -395,7 +383,7 @@ static int ensure_locked(const struct cli *cli, const char *store, uint64_t idle
 
 	if (lock_fd < 0)
 		return lock_fd;
-	ret = daemon_find(store, out, err);
+	ret = find_or_free(store, out, err);
 	if (ret)
 		return ret < 0 ? ret : 0;
 	ret = daemon_automatic_path(store, &path, err);

@@ -1,11 +1,13 @@
 /* tools/progress.c - a line on the terminal while long work runs */
 #include "tools/progress.h"
 
+#include <ftw.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cas/cas.h"
@@ -45,11 +47,12 @@ static void show(const struct progress *p)
 	uint64_t bytes = atomic_load_explicit(p->source.bytes, memory_order_relaxed);
 	uint64_t ms = (lock_now_ns() - p->start_ns) / 1000000 + 1;
 	uint64_t rate = (uint64_t)((unsigned __int128)bytes * 1000 / ms);
+	uint64_t total = p->source.total_bytes ? *p->source.total_bytes : 0;
 	char size[24], speed[24], left[48] = "";
 
-	if (p->source.total_bytes > bytes && rate > 0)
+	if (total > bytes && rate > 0)
 		(void)snprintf(left, sizeof(left), ", %llu s left",
-			       (unsigned long long)((p->source.total_bytes - bytes) / rate));
+			       (unsigned long long)((total - bytes) / rate));
 	(void)fprintf(stderr, "\r%s: %llu, %s, %s/s%s\033[K", p->source.verb,
 		      (unsigned long long)count, progress_size(bytes, size),
 		      progress_size(rate, speed), left);
@@ -69,16 +72,47 @@ static void *progress_thread(void *arg)
 	return NULL;
 }
 
-static bool start_thread(struct progress *p)
+/* Signals are for the main thread. */
+static bool start_thread(pthread_t *thread, void *(*run)(void *arg), void *arg)
 {
 	sigset_t all, old;
 	int ret;
 
 	(void)sigfillset(&all);
 	(void)pthread_sigmask(SIG_BLOCK, &all, &old);
-	ret = pthread_create(&p->thread, NULL, progress_thread, p);
+	ret = pthread_create(thread, NULL, run, arg);
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return ret == 0;
+}
+
+/* nftw gives its callback no argument. The total appears when all is counted. */
+static uint64_t counted;
+static _Atomic uint64_t *count_total;
+
+static int count_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	(void)path;
+	(void)at;
+	if (type == FTW_F && S_ISREG(st->st_mode))
+		counted += (uint64_t)st->st_size;
+	return 0;
+}
+
+static void *count_thread(void *arg)
+{
+	for (char *const *path = arg; *path; path++)
+		(void)nftw(*path, count_one, 16, FTW_PHYS);
+	atomic_store(count_total, counted);
+	return NULL;
+}
+
+void progress_count(char *const *paths, _Atomic uint64_t *total)
+{
+	pthread_t thread;
+
+	count_total = total;
+	if (isatty(STDERR_FILENO) && start_thread(&thread, count_thread, (void *)(uintptr_t)paths))
+		(void)pthread_detach(thread);
 }
 
 struct progress *progress_begin(const struct progress_source *source)
@@ -94,7 +128,7 @@ struct progress *progress_begin(const struct progress_source *source)
 	p->start_ns = lock_now_ns();
 	lock_init(&p->lock, LOCK_RANK_LEAF, "progress");
 	lock_cond_init(&p->cond);
-	if (start_thread(p))
+	if (start_thread(&p->thread, progress_thread, p))
 		return p;
 	lock_fini(&p->lock);
 	free(p);
