@@ -335,6 +335,7 @@ int main(int argc, char **argv)
 	struct run run = {
 		.env = {.actions = 40,
 			.rounds = 5,
+			.scale = 100,
 			.files = 100000,
 			.live = 1000,
 			.bytes = 1 << 30,
@@ -351,9 +352,9 @@ int main(int argc, char **argv)
 
 	if (status != 0)
 		return status < 0 ? 0 : status;
-	run.env.files = run.env.files * run.env.scale / 100 + 1;
-	run.env.live = run.env.live * run.env.scale / 100;
-	run.env.bytes = run.env.bytes * run.env.scale / 100 + 1;
+	run.env.files = (run.env.files * run.env.scale + 99) / 100;
+	run.env.live = (run.env.live * run.env.scale + 99) / 100;
+	run.env.bytes = (run.env.bytes * run.env.scale + 99) / 100;
 	if (!run.baselines) {
 		casbox = find_casbox(run.env.casbox);
 		if (!casbox) {
