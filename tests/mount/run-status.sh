@@ -1,7 +1,7 @@
 #!/bin/sh
 # tests/mount/run-status.sh - the exit status of run, signals, timeouts
 . "$(dirname "$0")/../lib/common.sh"
-need root fuse
+need fuse
 
 expect 0 casbox run -- true
 expect 3 casbox run -- sh -c 'exit 3'
@@ -64,3 +64,4 @@ END
 fi
 eq "sandboxes left" "" "$(casbox sandbox list)"
 casbox umount
+[ -n "${TEST_PLAIN:-}" ] || again_as_plain
