@@ -254,6 +254,35 @@ static int ask(struct meta *meta, struct question *q, struct err *err)
 	return ret;
 }
 
+static int copy_bytes(void *ctx, const void *data, size_t len)
+{
+	struct meta_packed **out = ctx;
+	struct meta_packed *copy = malloc(sizeof(*copy) + len);
+
+	if (!copy)
+		return -ENOMEM;
+	atomic_init(&copy->refs, 1);
+	copy->len = len;
+	memcpy(copy->data, data, len);
+	*out = copy;
+	return 0;
+}
+
+int meta_dirs_get(struct meta *meta, const struct cas_digest *digest, struct meta_packed **out,
+		  struct err *err)
+{
+	struct meta_packed *packed = memory_get(meta->dirs, digest);
+	int ret;
+
+	if (packed) {
+		*out = packed;
+		return 0;
+	}
+	if (meta_index_dir_use(meta->index, digest, copy_bytes, out, &ret) == 1)
+		return ret;
+	return load(meta, digest, out, err);
+}
+
 struct find {
 	const char *name;
 	struct meta_dirent *out;

@@ -60,6 +60,17 @@ int meta_dir_list(struct meta *meta, const struct cas_digest *dir, uint64_t star
 		  void *ctx, struct err *err);
 
 /*
+ * Call @each for every name that @old and @new do not have in common with all that is
+ * kept of it, in order of name: with both entries, or NULL for the one that is missing.
+ * @each returns 0 to go on, else it stops; its value is returned when negative, 0
+ * otherwise. *nr_same (may be NULL) counts the entries in common that were passed.
+ */
+int meta_dir_diff(struct meta *meta, const struct cas_digest *old, const struct cas_digest *new,
+		  int (*each)(void *ctx, const struct meta_dirent *old,
+			      const struct meta_dirent *new),
+		  void *ctx, uint64_t *nr_same, struct err *err);
+
+/*
  * Keep a directory that is in no store (an input root with the parents of outputs
  * added) answerable by its digest, in memory, until as many releases as holds.
  * @dir must be built with cas_directory_new and is encoded here; *digest names it.

@@ -46,10 +46,15 @@ int meta_record_send(void *ctx, const struct meta_row *rows, bool flush, struct 
 struct meta_ledger *meta_ledger_get_locked(struct meta *meta) REQUIRES(meta->ledger_lock);
 int meta_ledger_open_locked(struct meta *meta, struct err *err) REQUIRES(meta->ledger_lock);
 
+struct meta_packed;
+
 /* meta/dirs.c */
 int meta_dirs_new(struct meta_dirs **out);
 void meta_dirs_free(struct meta_dirs *dirs);
 /* The index has it now: it need not be kept in memory. */
 void meta_dirs_recorded(struct meta_dirs *dirs, const struct cas_digest *digest);
+/* All of a directory, for as long as the caller holds it; unref it. As meta_dir_find. */
+int meta_dirs_get(struct meta *meta, const struct cas_digest *digest, struct meta_packed **out,
+		  struct err *err);
 
 #endif

@@ -420,6 +420,35 @@ int meta_packed_view_find(const struct meta_packed_view *view, const char *name,
 	return 0;
 }
 
+static bool same_props(const struct meta_packed_view *a, uint32_t i,
+		       const struct meta_packed_view *b, uint32_t j)
+{
+	static const struct packed_props none;
+	const void *x = a->props ? a->props + (size_t)i * sizeof(none) : (const void *)&none;
+	const void *y = b->props ? b->props + (size_t)j * sizeof(none) : (const void *)&none;
+
+	return memcmp(x, y, sizeof(none)) == 0;
+}
+
+int meta_packed_view_compare(const struct meta_packed_view *a, uint32_t i,
+			     const struct meta_packed_view *b, uint32_t j, int *order, bool *same)
+{
+	struct packed_entry x, y;
+	const uint8_t *x_strings, *y_strings;
+	int ret = view_entry(a, i, &x, &x_strings);
+
+	if (ret == 0)
+		ret = view_entry(b, j, &y, &y_strings);
+	if (ret < 0)
+		return ret;
+	*order = compare_names((const char *)x_strings, x.name_len, y_strings, y.name_len);
+	*same = *order == 0 && x.flags == y.flags && x.size == y.size &&
+		x.target_len == y.target_len && memcmp(x.hash, y.hash, sizeof(x.hash)) == 0 &&
+		memcmp(x_strings, y_strings, (size_t)x.name_len + le16toh(x.target_len)) == 0 &&
+		same_props(a, i, b, j);
+	return 0;
+}
+
 void meta_dirent_fini(struct meta_dirent *entry)
 {
 	if (!entry)

@@ -46,6 +46,13 @@ int meta_packed_view_init(struct meta_packed_view *view, const struct cas_digest
 int meta_packed_view_find(const struct meta_packed_view *view, const char *name,
 			  struct meta_dirent *out);
 
+/*
+ * How entry @i of @a and entry @j of @b compare: *order below, above or 0 as their names
+ * do; *same when names and all else are equal. -EUCLEAN.
+ */
+int meta_packed_view_compare(const struct meta_packed_view *a, uint32_t i,
+			     const struct meta_packed_view *b, uint32_t j, int *order, bool *same);
+
 /* Entry @index, which is below nr_entries. 0 and *out; -EUCLEAN, -ENOMEM. */
 int meta_packed_view_get(const struct meta_packed_view *view, uint32_t index,
 			 struct meta_dirent *out);

@@ -407,6 +407,93 @@ static void test_many_threads_ask_while_rows_are_written(void **state)
 
 #define TEST_CASE(fn) cmocka_unit_test_setup_teardown(fn, tests_dir_setup, tests_dir_teardown)
 
+static struct cas_digest put_nodes(struct both *b, const struct cas_node *nodes, size_t nr)
+{
+	struct cas_directory *dir;
+	struct cas_digest digest;
+
+	assert_int_equal(cas_directory_new(&dir), 0);
+	for (size_t i = 0; i < nr; i++)
+		assert_int_equal(cas_directory_add(dir, &nodes[i]), 0);
+	assert_int_equal(cas_directory_put(b->store, dir, &digest, NULL), 0);
+	cas_directory_free(dir);
+	return digest;
+}
+
+static int note_change(void *ctx, const struct meta_dirent *old, const struct meta_dirent *new)
+{
+	struct buf *buf = ctx;
+
+	return buf_printf(buf, "%c%s ", !old ? '+' : !new ? '-' : '!', old ? old->name : new->name);
+}
+
+static int stop_at_once(void *ctx, const struct meta_dirent *old, const struct meta_dirent *new)
+{
+	(*(int *)ctx)++;
+	return 1;
+}
+
+static void test_diff_tells_every_way_in_which_entries_differ(void **state)
+{
+	struct both b = open_as(*state, META_WRITER);
+	const struct cas_digest empty = cas_digest_empty;
+	struct cas_digest x, y, old, new;
+	auto_buf struct buf got = {0};
+	uint64_t nr_same = 99;
+	int calls = 0;
+
+	assert_int_equal(cas_hash_bytes("x", 1, &x), 0);
+	assert_int_equal(cas_hash_bytes("y", 1, &y), 0);
+	{
+		const struct cas_node olds[] = {
+			{.kind = CAS_NODE_FILE, .name = "a", .digest = x},
+			{.kind = CAS_NODE_FILE, .name = "b", .digest = x},
+			{.kind = CAS_NODE_FILE, .name = "c", .digest = x},
+			{.kind = CAS_NODE_FILE, .name = "d", .digest = x},
+			{.kind = CAS_NODE_FILE, .name = "gone", .digest = x},
+			{.kind = CAS_NODE_SYMLINK, .name = "l", .target = "one"},
+			{.kind = CAS_NODE_SYMLINK, .name = "m", .target = "same"},
+			{.kind = CAS_NODE_FILE, .name = "p", .digest = x},
+		};
+		const struct cas_node news[] = {
+			{.kind = CAS_NODE_FILE, .name = "a", .digest = x},
+			{.kind = CAS_NODE_FILE, .name = "b", .digest = y},
+			{.kind = CAS_NODE_FILE, .name = "c", .digest = x, .executable = true},
+			{.kind = CAS_NODE_DIRECTORY, .name = "d", .digest = empty},
+			{.kind = CAS_NODE_SYMLINK, .name = "l", .target = "two"},
+			{.kind = CAS_NODE_SYMLINK, .name = "m", .target = "same"},
+			{.kind = CAS_NODE_FILE,
+			 .name = "p",
+			 .digest = x,
+			 .props = {.has_mode = true, .mode = 0600}},
+			{.kind = CAS_NODE_FILE, .name = "z", .digest = x},
+		};
+
+		old = put_nodes(&b, olds, 8);
+		new = put_nodes(&b, news, 8);
+	}
+	assert_int_equal(meta_dir_diff(b.meta, &old, &new, note_change, &got, &nr_same, NULL), 0);
+	assert_string_equal(buf_str(&got), "!b !c !d -gone !l !p +z ");
+	assert_int_equal(nr_same, 2);
+	flush(&b); /* now from the index, in part */
+	buf_reset(&got);
+	assert_int_equal(meta_dir_diff(b.meta, &new, &old, note_change, &got, NULL, NULL), 0);
+	assert_string_equal(buf_str(&got), "!b !c !d +gone !l !p -z ");
+	buf_reset(&got);
+	assert_int_equal(meta_dir_diff(b.meta, &old, &old, note_change, &got, &nr_same, NULL), 0);
+	assert_int_equal(got.len, 0);
+	assert_int_equal(nr_same, 8);
+	assert_int_equal(meta_dir_diff(b.meta, &empty, &new, note_change, &got, NULL, NULL), 0);
+	assert_string_equal(buf_str(&got), "+a +b +c +d +l +m +p +z ");
+	assert_int_equal(meta_dir_diff(b.meta, &old, &new, stop_at_once, &calls, NULL, NULL), 0);
+	assert_int_equal(calls, 1);
+	new.hash[0] ^= 1;
+	assert_int_equal(meta_dir_diff(b.meta, &old, &new, stop_at_once, &calls, NULL, NULL),
+			 -ENOENT);
+	assert_int_equal(calls, 1);
+	close_both(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -420,6 +507,7 @@ int main(void)
 		TEST_CASE(test_bad_directory_is_not_held),
 		TEST_CASE(test_large_directory_goes_through_the_index),
 		TEST_CASE(test_damaged_row_is_read_anew),
+		TEST_CASE(test_diff_tells_every_way_in_which_entries_differ),
 		TEST_CASE(test_many_threads_ask_while_rows_are_written),
 	};
 
