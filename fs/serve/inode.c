@@ -21,59 +21,92 @@
 
 #include "cas/cas.h"
 #include "fs/serve/identity.h"
+#include "fs/serve/inode_i.h"
 
 #define FIRST_BUCKETS 1024
+#define GOLDEN	      UINT64_C(0x9e3779b97f4a7c15)
 
-struct fs_inode_table {
-	struct lock lock;
-	size_t nr_buckets GUARDED_BY(lock); /* a power of two, of both tables */
-	size_t nr_nodes GUARDED_BY(lock);
-	uint64_t next_id GUARDED_BY(lock);
-	struct fs_node **by_id GUARDED_BY(lock);
-	struct fs_node **by_key GUARDED_BY(lock);
-	struct fs_node *root; /* never changes */
-};
-
-static size_t id_bucket(uint64_t id, size_t nr_buckets)
+static size_t fold(uint64_t v, size_t nr_buckets)
 {
-	return (size_t)((id * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (nr_buckets - 1);
-}
-
-static size_t key_bucket(const struct fs_entry *entry, size_t nr_buckets)
-{
-	uint64_t v;
-
-	/* The key is a hash already, but for the zero of roots, which the serial tells apart. */
-	memcpy(&v, entry->key.bytes, sizeof(v));
-	v ^= entry->serial * UINT64_C(0x9e3779b97f4a7c15);
+	v *= GOLDEN;
 	return (size_t)(v ^ (v >> 32)) & (nr_buckets - 1);
 }
 
-static void link_node(struct fs_node *node, struct fs_node **by_id, struct fs_node **by_key,
-		      size_t nr_buckets)
+static uint64_t word_of(const void *bytes)
 {
-	struct fs_node **id_head = &by_id[id_bucket(node->id, nr_buckets)];
-	struct fs_node **key_head = &by_key[key_bucket(&node->entry, nr_buckets)];
+	uint64_t v;
 
-	node->next_id = *id_head;
-	*id_head = node;
-	node->next_key = *key_head;
-	*key_head = node;
+	memcpy(&v, bytes, sizeof(v));
+	return v;
 }
 
-static void unlink_node_locked(struct fs_inode_table *table, struct fs_node *node)
-	REQUIRES(table->lock)
+static size_t id_bucket(uint64_t id, size_t nr_buckets)
 {
-	struct fs_node **p = &table->by_id[id_bucket(node->id, table->nr_buckets)];
+	return (size_t)((id * GOLDEN) >> 20) & (nr_buckets - 1);
+}
 
-	while (*p != node)
-		p = &(*p)->next_id;
-	*p = node->next_id;
-	p = &table->by_key[key_bucket(&node->entry, table->nr_buckets)];
+static size_t name_bucket(uint64_t dir, const char *name, size_t nr_buckets)
+{
+	uint64_t h = dir;
+
+	for (; *name; name++)
+		h = (h ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
+	return fold(h, nr_buckets);
+}
+
+static size_t serial_bucket(uint64_t serial, size_t nr_buckets)
+{
+	return fold(~serial, nr_buckets);
+}
+
+/* Keys and digests are hashes already. */
+static size_t key_bucket(const struct fs_key *key, size_t nr_buckets)
+{
+	return fold(word_of(key->bytes), nr_buckets);
+}
+
+bool fs_node_is_top(const struct fs_node *node)
+{
+	return node->entry.serial != 0;
+}
+
+static size_t identity_bucket(const struct fs_node *node, size_t nr_buckets)
+{
+	if (fs_node_is_top(node))
+		return serial_bucket(node->entry.serial, nr_buckets);
+	if (node->parent)
+		return name_bucket(node->parent->id, node->name, nr_buckets);
+	return key_bucket(&node->entry.key, nr_buckets);
+}
+
+static void push_key(struct fs_node *node, struct fs_node **by_key, size_t nr_buckets)
+{
+	struct fs_node **head = &by_key[identity_bucket(node, nr_buckets)];
+
+	node->next_key = *head;
+	*head = node;
+}
+
+static void push_id(struct fs_node *node, struct fs_node **by_id, size_t nr_buckets)
+{
+	struct fs_node **head = &by_id[id_bucket(node->id, nr_buckets)];
+
+	node->next_id = *head;
+	*head = node;
+}
+
+void fs_node_hash_locked(struct fs_inode_table *table, struct fs_node *node)
+{
+	push_key(node, table->by_key, table->nr_buckets);
+}
+
+void fs_node_unhash_locked(struct fs_inode_table *table, struct fs_node *node)
+{
+	struct fs_node **p = &table->by_key[identity_bucket(node, table->nr_buckets)];
+
 	while (*p != node)
 		p = &(*p)->next_key;
 	*p = node->next_key;
-	table->nr_nodes--;
 }
 
 /* A table that cannot grow gets longer chains; that is no failure. */
@@ -91,7 +124,9 @@ static void grow_locked(struct fs_inode_table *table) REQUIRES(table->lock)
 		while (node) {
 			struct fs_node *next = node->next_id;
 
-			link_node(node, by_id, by_key, nr);
+			push_id(node, by_id, nr);
+			if (!node->orphan)
+				push_key(node, by_key, nr);
 			node = next;
 		}
 	}
@@ -137,7 +172,8 @@ static void insert_locked(struct fs_inode_table *table, struct fs_node *node) RE
 		node->parent->nr_child_dirs++;
 	if (table->nr_nodes >= table->nr_buckets)
 		grow_locked(table);
-	link_node(node, table->by_id, table->by_key, table->nr_buckets);
+	push_id(node, table->by_id, table->nr_buckets);
+	fs_node_hash_locked(table, node);
 	table->nr_nodes++;
 }
 
@@ -179,14 +215,20 @@ NO_LOCK_CHECK void fs_inode_table_free(struct fs_inode_table *table)
 			node = next;
 		}
 	}
+	while (table->given) {
+		struct given *given = table->given;
+
+		table->given = given->next;
+		free(given->name);
+		free(given);
+	}
 	free(table->by_id);
 	free(table->by_key);
 	lock_fini(&table->lock);
 	free(table);
 }
 
-static struct fs_node *find_id_locked(struct fs_inode_table *table, uint64_t id)
-	REQUIRES(table->lock)
+struct fs_node *fs_node_find_locked(struct fs_inode_table *table, uint64_t id)
 {
 	struct fs_node *node = table->by_id[id_bucket(id, table->nr_buckets)];
 
@@ -195,48 +237,187 @@ static struct fs_node *find_id_locked(struct fs_inode_table *table, uint64_t id)
 	return node;
 }
 
-struct fs_node *fs_inode_find(struct fs_inode_table *table, uint64_t id)
+struct fs_node *fs_node_top_locked(struct fs_inode_table *table, uint64_t serial)
 {
-	struct fs_node *node;
+	struct fs_node *node = table->by_key[serial_bucket(serial, table->nr_buckets)];
 
-	if (id == FS_INODE_ROOT)
-		return table->root;
-	lock_take(&table->lock);
-	node = find_id_locked(table, id);
-	lock_drop(&table->lock);
+	while (node && node->entry.serial != serial)
+		node = node->next_key;
 	return node;
 }
 
-static struct fs_node *find_key_locked(struct fs_inode_table *table, const struct fs_entry *entry)
+struct fs_node *fs_node_child_locked(struct fs_inode_table *table, const struct fs_node *dir,
+				     const char *name)
+{
+	struct fs_node *node = table->by_key[name_bucket(dir->id, name, table->nr_buckets)];
+
+	while (node &&
+	       !(node->parent == dir && !fs_node_is_top(node) && strcmp(node->name, name) == 0))
+		node = node->next_key;
+	return node;
+}
+
+static struct fs_node *find_leaf_locked(struct fs_inode_table *table, const struct fs_entry *entry)
 	REQUIRES(table->lock)
 {
-	struct fs_node *node = table->by_key[key_bucket(entry, table->nr_buckets)];
+	struct fs_node *node = table->by_key[key_bucket(&entry->key, table->nr_buckets)];
 
-	while (node && !(node->entry.kind == entry->kind && node->entry.serial == entry->serial &&
+	while (node && !(node->entry.kind == entry->kind && node->entry.kind != FS_KIND_DIR &&
 			 fs_key_equal(&node->entry.key, &entry->key)))
 		node = node->next_key;
 	return node;
 }
 
-int fs_inode_lookup(struct fs_inode_table *table, struct fs_node *dir, const char *name,
-		    struct fs_entry *entry, struct fs_node **out)
+void fs_node_show(const struct fs_node *node, struct fs_inode *out)
 {
-	auto_free char *target = entry->kind == FS_KIND_SYMLINK ? (char *)entry->target : NULL;
+	*out = (struct fs_inode){
+		.id = node->id,
+		.entry = node->entry,
+		.up = node->parent ? node->parent->entry.key : node->entry.key,
+	};
+}
+
+bool fs_inode_get(struct fs_inode_table *table, uint64_t id, struct fs_inode *out)
+{
 	struct fs_node *node;
 
 	lock_take(&table->lock);
-	node = find_key_locked(table, entry);
-	if (!node && alloc_node(dir, name, entry, &node) == 0) {
-		target = NULL;
-		insert_locked(table, node);
-	}
+	node = id == FS_INODE_ROOT ? table->root : fs_node_find_locked(table, id);
 	if (node)
-		node->nr_lookups++;
+		fs_node_show(node, out);
 	lock_drop(&table->lock);
-	if (!node)
+	return node != NULL;
+}
+
+/* The kernel sees this name next; telling it to forget the top needs to know it. */
+static int rename_top_locked(struct fs_node *top, const char *name)
+{
+	char *copy;
+
+	if (strcmp(top->name, name) == 0)
+		return 0;
+	copy = strdup(name);
+	if (!copy)
 		return -ENOMEM;
-	*out = node;
+	free(top->name);
+	top->name = copy;
 	return 0;
+}
+
+/* 1: *out; 0: there is none yet; -ESTALE. */
+static int find_top_locked(struct fs_inode_table *table, const char *name,
+			   const struct fs_entry *entry, struct fs_node **out) REQUIRES(table->lock)
+{
+	struct fs_node *top = fs_node_top_locked(table, entry->serial);
+	int ret;
+
+	if (!top)
+		return 0;
+	/* Asked for before it was swapped or dropped, answered after. */
+	if (top->top_state != FS_TOP_LIVE || !cas_digest_equal(&top->entry.digest, &entry->digest))
+		return -ESTALE;
+	ret = rename_top_locked(top, name);
+	if (ret < 0)
+		return ret;
+	*out = top;
+	return 1;
+}
+
+static int find_dir_locked(struct fs_inode_table *table, struct fs_node *dir, const char *name,
+			   const struct fs_entry *entry, struct fs_node **out) REQUIRES(table->lock)
+{
+	struct fs_node *node;
+
+	if (entry->serial != 0)
+		return find_top_locked(table, name, entry, out);
+	node = fs_node_child_locked(table, dir, name);
+	/*
+	 * Somebody who had no business there looked while @dir was swapped, and so made a
+	 * node that shows what was there before. His entry is invalidated by the swap.
+	 */
+	if (node && !cas_digest_equal(&node->entry.digest, &entry->digest)) {
+		fs_node_orphan_locked(table, node);
+		fs_node_reap_locked(table, node);
+		node = NULL;
+	}
+	if (!node)
+		node = fs_node_adopt_locked(table, dir, name, entry);
+	*out = node;
+	return node != NULL;
+}
+
+static int lookup_locked(struct fs_inode_table *table, uint64_t dir_id, const char *name,
+			 struct fs_entry *entry, struct fs_inode *out) REQUIRES(table->lock)
+{
+	struct fs_node *dir = fs_node_find_locked(table, dir_id);
+	struct fs_node *node = NULL;
+	int ret = 0;
+
+	if (!dir)
+		return -ESTALE;
+	if (entry->kind == FS_KIND_DIR)
+		ret = find_dir_locked(table, dir, name, entry, &node);
+	else
+		node = find_leaf_locked(table, entry);
+	if (ret >= 0 && !node) {
+		ret = alloc_node(dir, name, entry, &node);
+		if (ret == 0) {
+			entry->target = entry->kind == FS_KIND_SYMLINK ? NULL : entry->target;
+			insert_locked(table, node);
+		}
+	}
+	if (ret < 0)
+		return ret;
+	node->nr_lookups++;
+	fs_node_show(node, out);
+	return 0;
+}
+
+int fs_inode_lookup(struct fs_inode_table *table, uint64_t dir, const char *name,
+		    struct fs_entry *entry, struct fs_inode *out)
+{
+	int ret;
+
+	lock_take(&table->lock);
+	ret = lookup_locked(table, dir, name, entry, out);
+	lock_drop(&table->lock);
+	if (entry->kind == FS_KIND_SYMLINK) {
+		free((char *)entry->target);
+		entry->target = NULL;
+	}
+	return ret;
+}
+
+void fs_node_orphan_locked(struct fs_inode_table *table, struct fs_node *node)
+{
+	struct fs_node *parent = node->parent;
+
+	fs_node_unhash_locked(table, node);
+	node->orphan = true;
+	node->parent = NULL;
+	parent->nr_child_dirs--;
+	fs_node_reap_locked(table, parent);
+}
+
+void fs_node_reap_locked(struct fs_inode_table *table, struct fs_node *node)
+{
+	while (node && node != table->root && node->nr_lookups == 0 && node->nr_child_dirs == 0) {
+		struct fs_node **p = &table->by_id[id_bucket(node->id, table->nr_buckets)];
+		struct fs_node *parent = node->parent;
+
+		while (*p != node)
+			p = &(*p)->next_id;
+		*p = node->next_id;
+		if (!node->orphan)
+			fs_node_unhash_locked(table, node);
+		if (fs_node_is_top(node))
+			fs_node_no_donor_locked(table, node);
+		table->nr_nodes--;
+		free_node(node);
+		if (parent)
+			parent->nr_child_dirs--;
+		node = parent;
+	}
 }
 
 void fs_inode_forget(struct fs_inode_table *table, uint64_t id, uint64_t nr)
@@ -246,19 +427,11 @@ void fs_inode_forget(struct fs_inode_table *table, uint64_t id, uint64_t nr)
 	if (id == FS_INODE_ROOT)
 		return;
 	lock_take(&table->lock);
-	node = find_id_locked(table, id);
+	node = fs_node_find_locked(table, id);
 	if (node) {
 		assert(node->nr_lookups >= nr);
 		node->nr_lookups -= nr;
-	}
-	while (node && node != table->root && node->nr_lookups == 0 && node->nr_child_dirs == 0) {
-		struct fs_node *parent = node->parent;
-
-		unlink_node_locked(table, node);
-		free_node(node);
-		if (parent)
-			parent->nr_child_dirs--;
-		node = parent;
+		fs_node_reap_locked(table, node);
 	}
 	lock_drop(&table->lock);
 }

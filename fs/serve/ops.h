@@ -5,10 +5,9 @@
 /* Includers define FUSE_USE_VERSION first. */
 #include <fuse_lowlevel.h>
 
-#include "fs/view/view.h"
+#include "fs/serve/inode.h"
 
 struct err;
-struct fs_node;
 struct fs_session;
 
 /* Each sets its operations: names, data, attributes. */
@@ -19,19 +18,20 @@ void fs_ops_attr(struct fuse_lowlevel_ops *ops);
 /* Cached until we say otherwise, in seconds. */
 #define FS_FOREVER 1e9
 
-/* The session and the node of a request; NULL after ESTALE was answered. */
+/* The session and the node of a request; false: ESTALE was answered. */
 struct fs_session *fs_req_session(fuse_req_t req);
-struct fs_node *fs_req_node(fuse_req_t req, fuse_ino_t ino);
+bool fs_req_node(fuse_req_t req, fuse_ino_t ino, struct fs_inode *out);
 
 /* What stat shows. 0 or negative. */
 int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry, struct stat *st);
 mode_t fs_attr_mode(const struct fs_entry *entry);
 
 /*
- * Answer with an error: -EBADMSG and -EUCLEAN as EIO. What a person should look into is
- * logged, with @what and @name (may be NULL) of @node.
+ * Answer with an error: -EBADMSG and -EUCLEAN as EIO, as well as -ENOENT in a directory
+ * that should be there. What a person should look into is logged, with @what and @name
+ * (may be NULL) of @node.
  */
-void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_node *node,
+void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_inode *node,
 		    const char *name, struct err *err);
 
 #endif

@@ -20,24 +20,28 @@ struct fs_session *fs_req_session(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-struct fs_node *fs_req_node(fuse_req_t req, fuse_ino_t ino)
+bool fs_req_node(fuse_req_t req, fuse_ino_t ino, struct fs_inode *out)
 {
-	struct fs_node *node = fs_inode_find(fs_req_session(req)->table, ino);
+	bool found = fs_inode_get(fs_req_session(req)->table, ino, out);
 
-	if (!node) {
+	if (!found) {
 		log_error("the kernel asks for node %llu, which it has forgotten",
 			  (unsigned long long)ino);
 		(void)fuse_reply_err(req, ESTALE);
 	}
-	return node;
+	return found;
 }
 
-void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_node *node,
+void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_inode *node,
 		    const char *name, struct err *err)
 {
 	const struct fs_entry *e = &node->entry;
 	bool has_digest = e->kind == FS_KIND_FILE || (e->kind == FS_KIND_DIR && e->digest.size > 0);
 
+	/* A process may still sit in a tree that is gone: it finds nothing there. */
+	if (code == -ENOENT && e->kind == FS_KIND_DIR &&
+	    !fs_inode_ended(fs_req_session(req)->table, node->id))
+		code = -EIO;
 	if (code == -EIO || code == -EBADMSG || code == -EUCLEAN || code == -ENOMEM)
 		log_error("%s%s%s in node %llu (%s): %s", what, name ? " " : "", name ? name : "",
 			  (unsigned long long)node->id,
@@ -119,17 +123,17 @@ int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry,
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct fs_node *node = fs_req_node(req, ino);
+	struct fs_inode node;
 	struct stat st;
 	int ret;
 
-	if (!node)
+	if (!fs_req_node(req, ino, &node))
 		return;
-	ret = fs_attr_fill(fs_req_session(req), &node->entry, &st);
+	ret = fs_attr_fill(fs_req_session(req), &node.entry, &st);
 	if (ret < 0)
-		fs_reply_error(req, ret, "stat", node, NULL, NULL);
+		fs_reply_error(req, ret, "stat", &node, NULL, NULL);
 	else
-		(void)fuse_reply_attr(req, &st, node->entry.fleeting ? 0 : FS_FOREVER);
+		(void)fuse_reply_attr(req, &st, node.entry.fleeting ? 0 : FS_FOREVER);
 }
 
 /* `echo command > control` truncates first: that is fine, and means nothing. */
@@ -138,11 +142,11 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
 {
 	const int harmless = FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_MTIME_NOW |
 			     FUSE_SET_ATTR_CTIME;
-	struct fs_node *node = fs_req_node(req, ino);
+	struct fs_inode node;
 
-	if (!node)
+	if (!fs_req_node(req, ino, &node))
 		return;
-	if (node->entry.kind == FS_KIND_CONTROL && (to_set & ~harmless) == 0)
+	if (node.entry.kind == FS_KIND_CONTROL && (to_set & ~harmless) == 0)
 		op_getattr(req, ino, fi);
 	else
 		(void)fuse_reply_err(req, EROFS);

@@ -30,8 +30,8 @@
 struct deferred {
 	struct fs_job job; /* first: the job is the request */
 	fuse_req_t req;
-	struct fs_node *node; /* the kernel holds it until the answer */
-	bool is_open;	      /* OPEN with fi; else READ of size bytes at off */
+	struct fs_inode node;
+	bool is_open; /* OPEN with fi; else READ of size bytes at off */
 	struct fuse_file_info fi;
 	size_t size;
 	off_t off;
@@ -91,7 +91,7 @@ static int open_control(fuse_req_t req, const struct fs_session *session, struct
 	return fs_channel_new(session->opts.channels, &handle->channel);
 }
 
-static int open_handle(fuse_req_t req, const struct fs_node *node, struct fs_handle *handle,
+static int open_handle(fuse_req_t req, const struct fs_inode *node, struct fs_handle *handle,
 		       struct err *err)
 {
 	const struct fs_session *session = fs_req_session(req);
@@ -123,7 +123,7 @@ static int reply_open(fuse_req_t req, struct fs_handle *handle, struct fuse_file
 	return fuse_reply_open(req, fi);
 }
 
-static void do_open(fuse_req_t req, const struct fs_node *node, struct fuse_file_info *fi)
+static void do_open(fuse_req_t req, const struct fs_inode *node, struct fuse_file_info *fi)
 {
 	struct fs_handle *handle = calloc(1, sizeof(*handle));
 	struct err err = {0};
@@ -148,14 +148,13 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct fs_node *node;
+	struct fs_inode node;
 
 	if (fs_req_session(req)->opts.no_opens) {
 		(void)fuse_reply_err(req, ENOSYS);
 		return;
 	}
-	node = fs_req_node(req, ino);
-	if (!node)
+	if (!fs_req_node(req, ino, &node))
 		return;
 	/* Nothing in session two that can be listed ever changes its list. */
 	fi->cache_readdir = 1;
@@ -163,7 +162,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	(void)fuse_reply_open(req, fi);
 }
 
-static void read_blob(fuse_req_t req, const struct fs_node *node, const struct fs_backing *backing,
+static void read_blob(fuse_req_t req, const struct fs_inode *node, const struct fs_backing *backing,
 		      size_t size, off_t off)
 {
 	auto_free char *data = malloc(size ? size : 1);
@@ -176,7 +175,7 @@ static void read_blob(fuse_req_t req, const struct fs_node *node, const struct f
 		(void)fuse_reply_buf(req, data, (size_t)got);
 }
 
-static void read_node(fuse_req_t req, const struct fs_node *node, size_t size, off_t off)
+static void read_node(fuse_req_t req, const struct fs_inode *node, size_t size, off_t off)
 {
 	const struct fs_session *session = fs_req_session(req);
 	struct fs_backing *backing;
@@ -201,14 +200,14 @@ static void run_deferred(struct fs_job *job)
 	struct deferred *d = (struct deferred *)job;
 
 	if (d->is_open)
-		do_open(d->req, d->node, &d->fi);
+		do_open(d->req, &d->node, &d->fi);
 	else
-		read_node(d->req, d->node, d->size, d->off);
+		read_node(d->req, &d->node, d->size, d->off);
 	free(d);
 }
 
 /* True when an opener takes the request over. */
-static bool defer(fuse_req_t req, struct fs_node *node, const struct deferred *how)
+static bool defer(fuse_req_t req, const struct fs_inode *node, const struct deferred *how)
 {
 	const struct fs_session *session = fs_req_session(req);
 	const struct cas_digest *digest = &node->entry.digest;
@@ -223,29 +222,28 @@ static bool defer(fuse_req_t req, struct fs_node *node, const struct deferred *h
 	*d = *how;
 	d->job.run = run_deferred;
 	d->req = req;
-	d->node = node;
+	d->node = *node;
 	fs_executor_submit(session->opts.opener, &d->job);
 	return true;
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct fs_node *node;
+	struct fs_inode node;
 
 	if (fs_req_session(req)->opts.no_opens) {
 		(void)fuse_reply_err(req, ENOSYS);
 		return;
 	}
-	node = fs_req_node(req, ino);
-	if (!node)
+	if (!fs_req_node(req, ino, &node))
 		return;
-	if (node->entry.kind != FS_KIND_CONTROL &&
+	if (node.entry.kind != FS_KIND_CONTROL &&
 	    ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC))) {
 		(void)fuse_reply_err(req, EROFS);
 		return;
 	}
-	if (!defer(req, node, &(struct deferred){.is_open = true, .fi = *fi}))
-		do_open(req, node, fi);
+	if (!defer(req, &node, &(struct deferred){.is_open = true, .fi = *fi}))
+		do_open(req, &node, fi);
 }
 
 static void read_text(fuse_req_t req, const struct fs_handle *handle, size_t size, off_t off)
@@ -261,19 +259,19 @@ static void read_text(fuse_req_t req, const struct fs_handle *handle, size_t siz
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	struct fs_node *node = fs_req_node(req, ino);
+	struct fs_inode node;
 	const struct fs_handle *handle = handle_of(fi);
 
-	if (!node)
+	if (!fs_req_node(req, ino, &node))
 		return;
 	if (!handle) {
-		if (!defer(req, node, &(struct deferred){.size = size, .off = off}))
-			read_node(req, node, size, off);
+		if (!defer(req, &node, &(struct deferred){.size = size, .off = off}))
+			read_node(req, &node, size, off);
 		return;
 	}
 	switch (handle->kind) {
 	case FS_HANDLE_BLOB:
-		read_blob(req, node, handle->backing, size, off);
+		read_blob(req, &node, handle->backing, size, off);
 		break;
 	case FS_HANDLE_TEXT:
 		read_text(req, handle, size, off);

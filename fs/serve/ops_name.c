@@ -12,22 +12,22 @@
 #include "fs/serve/session.h"
 
 /* Make the node of @entry (whose target is taken over) and fill in the answer. */
-static int enter(const struct fs_session *session, struct fs_node *dir, const char *name,
+static int enter(const struct fs_session *session, const struct fs_inode *dir, const char *name,
 		 struct fs_entry *entry, struct fuse_entry_param *out)
 {
-	struct fs_node *node;
-	int ret = fs_inode_lookup(session->table, dir, name, entry, &node);
+	struct fs_inode node;
+	int ret = fs_inode_lookup(session->table, dir->id, name, entry, &node);
 
 	if (ret < 0)
 		return ret;
 	*out = (struct fuse_entry_param){
-		.ino = node->id,
-		.entry_timeout = FS_FOREVER,
-		.attr_timeout = node->entry.fleeting ? 0 : FS_FOREVER,
+		.ino = node.id,
+		.entry_timeout = node.entry.serial && session->opts.no_expire ? 0 : FS_FOREVER,
+		.attr_timeout = node.entry.fleeting ? 0 : FS_FOREVER,
 	};
-	ret = fs_attr_fill(session, &node->entry, &out->attr);
+	ret = fs_attr_fill(session, &node.entry, &out->attr);
 	if (ret < 0)
-		fs_inode_forget(session->table, node->id, 1);
+		fs_inode_forget(session->table, node.id, 1);
 	return ret;
 }
 
@@ -44,27 +44,27 @@ static void reply_missing(fuse_req_t req, const struct fs_view *view)
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct fs_session *session = fs_req_session(req);
-	struct fs_node *dir = fs_req_node(req, parent);
+	struct fs_inode dir;
 	struct fuse_entry_param e;
 	struct fs_entry entry = {0};
 	struct err err = {0};
 	int ret;
 
-	if (!dir)
+	if (!fs_req_node(req, parent, &dir))
 		return;
 	if (strlen(name) > CAS_NAME_MAX) {
 		(void)fuse_reply_err(req, ENAMETOOLONG);
 		return;
 	}
-	ret = dir->entry.view->ops->lookup(dir->entry.view, dir, name, &entry, &err);
+	ret = dir.entry.view->ops->lookup(dir.entry.view, &dir.entry, name, &entry, &err);
 	if (ret == 0) {
-		reply_missing(req, dir->entry.view);
+		reply_missing(req, dir.entry.view);
 		return;
 	}
 	if (ret > 0)
-		ret = enter(session, dir, name, &entry, &e);
+		ret = enter(session, &dir, name, &entry, &e);
 	if (ret < 0)
-		fs_reply_error(req, ret, "lookup of", dir, name, &err);
+		fs_reply_error(req, ret, "lookup of", &dir, name, &err);
 	else if (fuse_reply_entry(req, &e) < 0)
 		fs_inode_forget(session->table, e.ino, 1); /* the kernel does not have it */
 }
@@ -84,21 +84,21 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-	struct fs_node *node = fs_req_node(req, ino);
+	struct fs_inode node;
 
-	if (!node)
+	if (!fs_req_node(req, ino, &node))
 		return;
-	if (node->entry.kind != FS_KIND_SYMLINK)
+	if (node.entry.kind != FS_KIND_SYMLINK)
 		(void)fuse_reply_err(req, EINVAL);
 	else
-		(void)fuse_reply_readlink(req, node->entry.target);
+		(void)fuse_reply_readlink(req, node.entry.target);
 }
 
 /* A listing being written for one request. */
 struct reply {
 	fuse_req_t req;
 	const struct fs_session *session;
-	struct fs_node *dir;
+	struct fs_inode dir;
 	char *data;
 	size_t len;
 	size_t cap;
@@ -130,7 +130,7 @@ static void add_plus(struct reply *r, struct fs_diritem *item)
 	if (with_node && view->ops->complete)
 		with_node = view->ops->complete(view, &item->entry, NULL) == 0;
 	if (with_node) {
-		with_node = enter(r->session, r->dir, item->name, &item->entry, &e) == 0;
+		with_node = enter(r->session, &r->dir, item->name, &item->entry, &e) == 0;
 		if (item->entry.kind == FS_KIND_SYMLINK)
 			item->entry.target = NULL; /* taken over */
 	}
@@ -167,14 +167,13 @@ static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, b
 	struct err err = {0};
 	int ret;
 
-	r.dir = fs_req_node(req, ino);
-	if (!r.dir)
+	if (!fs_req_node(req, ino, &r.dir))
 		return;
-	ret = fs_dirlist_collect(r.dir, (uint64_t)off, size, plus, &list, &err);
+	ret = fs_dirlist_collect(&r.dir, (uint64_t)off, size, plus, &list, &err);
 	if (ret == 0)
 		ret = write_items(&r, &list, plus);
 	if (ret < 0)
-		fs_reply_error(req, ret, "listing", r.dir, NULL, &err);
+		fs_reply_error(req, ret, "listing", &r.dir, NULL, &err);
 	else if (fuse_reply_buf(req, r.data, r.len) < 0)
 		for (size_t i = 0; i < r.nr_entered; i++)
 			fs_inode_forget(r.session->table, r.entered[i], 1);

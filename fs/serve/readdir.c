@@ -68,19 +68,19 @@ static int collect_one(void *ctx, uint64_t pos, const char *name, const struct f
 	return add_item(ctx, pos + NR_DOTS + 1, name, entry, false);
 }
 
-static int collect_dots(struct collect *c, const struct fs_node *dir, uint64_t off)
+static int collect_dots(struct collect *c, const struct fs_inode *dir, uint64_t off)
 {
-	const struct fs_node *up = dir->parent ? dir->parent : dir;
+	const struct fs_entry up = {.kind = FS_KIND_DIR, .key = dir->up};
 	int ret = 0;
 
 	if (off < 1)
 		ret = add_item(c, 1, ".", &dir->entry, true);
 	if (ret == 0 && off < 2)
-		ret = add_item(c, 2, "..", &up->entry, true);
+		ret = add_item(c, 2, "..", &up, true);
 	return ret;
 }
 
-int fs_dirlist_collect(const struct fs_node *dir, uint64_t off, size_t size, bool plus,
+int fs_dirlist_collect(const struct fs_inode *dir, uint64_t off, size_t size, bool plus,
 		       struct fs_dirlist *out, struct err *err)
 {
 	const struct fs_view *view = dir->entry.view;
@@ -91,7 +91,7 @@ int fs_dirlist_collect(const struct fs_node *dir, uint64_t off, size_t size, boo
 	*out = (struct fs_dirlist){0};
 	ret = collect_dots(&c, dir, off);
 	if (ret == 0)
-		ret = view->ops->list(view, dir, start, collect_one, &c, err);
+		ret = view->ops->list(view, &dir->entry, start, collect_one, &c, err);
 	if (ret < 0) {
 		fs_dirlist_fini(out);
 		return ret;

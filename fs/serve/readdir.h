@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "fs/view/view.h"
+#include "fs/serve/inode.h"
 
 /*
  * Offset 0 starts at ".", 1 at "..", and 2 + N at the entry of position N; an item
@@ -30,7 +30,7 @@ struct fs_dirlist {
  * The items from @off on of which the kernel's form fits into @size bytes: plain, or
  * with attributes when @plus. None at the end of the directory.
  */
-int fs_dirlist_collect(const struct fs_node *dir, uint64_t off, size_t size, bool plus,
+int fs_dirlist_collect(const struct fs_inode *dir, uint64_t off, size_t size, bool plus,
 		       struct fs_dirlist *out, struct err *err);
 void fs_dirlist_fini(struct fs_dirlist *list);
 

@@ -31,6 +31,7 @@ struct fs_session_options {
 	 * again; nothing may rely on OPEN, RELEASE, FLUSH or a handle.
 	 */
 	bool no_opens;
+	bool no_expire; /* names of sandboxes are asked for each time */
 	int nr_threads;
 	uid_t uid; /* owner of everything in it */
 	gid_t gid;

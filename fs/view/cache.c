@@ -12,7 +12,6 @@
 
 #include "cas/cas.h"
 #include "fs/serve/identity.h"
-#include "fs/serve/inode.h"
 #include "fs/view/fixed.h"
 #include "fs/view/view.h"
 #include "meta/meta.h"
@@ -66,13 +65,10 @@ static int dir_entry(struct fs_view_cache *cache, const struct cas_digest *diges
 		     struct fs_entry *out, struct err *err)
 {
 	struct fs_key path;
-	uint64_t serial;
 	int ret = fs_key_of_label(name, digest, &path);
 
-	if (ret < 0)
-		return ret;
-	memcpy(&serial, path.bytes, sizeof(serial));
-	ret = fs_view_tree_root(&cache->tree, digest, &path, serial, out, err);
+	if (ret == 0)
+		ret = fs_view_tree_root(&cache->tree, digest, &path, 0, out, err);
 	if (ret == -ENOENT)
 		return 0;
 	return ret < 0 ? ret : 1;
@@ -91,29 +87,29 @@ static int fixed_lookup(struct fs_view_cache *cache, const char *name, struct fs
 	return 0;
 }
 
-static int cache_lookup(const struct fs_view *view, const struct fs_node *dir, const char *name,
+static int cache_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 			struct fs_entry *out, struct err *err)
 {
 	struct fs_view_cache *cache = view->ctx;
 	struct cas_digest digest;
 	int ret;
 
-	if (dir->entry.tag == CACHE_TOP)
+	if (dir->tag == CACHE_TOP)
 		return fixed_lookup(cache, name, out);
 	ret = parse_name(cache->store, name, &digest);
 	if (ret <= 0)
 		return ret;
-	if (dir->entry.tag == CACHE_DIRECTORY)
+	if (dir->tag == CACHE_DIRECTORY)
 		return dir_entry(cache, &digest, name, out, err);
-	return file_entry(cache, &digest, dir->entry.tag == CACHE_EXECUTABLE, out);
+	return file_entry(cache, &digest, dir->tag == CACHE_EXECUTABLE, out);
 }
 
-static int cache_list(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+static int cache_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		      fs_view_each_fn each, void *ctx, struct err *err)
 {
 	struct fs_view_cache *cache = view->ctx;
 
-	if (dir->entry.tag != CACHE_TOP)
+	if (dir->tag != CACHE_TOP)
 		return 0;
 	for (uint64_t i = start; i < NR_CACHE_DIRS; i++) {
 		struct fs_entry entry = {0};

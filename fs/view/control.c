@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/serve/inode.h"
 #include "fs/view/fixed.h"
 #include "fs/view/view.h"
 
@@ -26,7 +25,7 @@ static const struct fs_fixed dot_files[] = {
 
 static const struct fs_fixed dot_top = {".casbox", DOT_TOP, 0700, FS_KIND_DIR};
 
-static int dot_lookup(const struct fs_view *view, const struct fs_node *dir, const char *name,
+static int dot_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 		      struct fs_entry *out, struct err *err)
 {
 	for (size_t i = 0; i < NR_DOT_FILES; i++) {
@@ -40,7 +39,7 @@ static int dot_lookup(const struct fs_view *view, const struct fs_node *dir, con
 	return 0;
 }
 
-static int dot_list(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+static int dot_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		    fs_view_each_fn each, void *ctx, struct err *err)
 {
 	for (uint64_t i = start; i < NR_DOT_FILES; i++) {

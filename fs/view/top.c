@@ -11,7 +11,6 @@
 #include "cas/cas.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/serve/identity.h"
-#include "fs/serve/inode.h"
 #include "fs/view/fixed.h"
 #include "fs/view/view.h"
 
@@ -25,12 +24,12 @@ struct fs_view_top {
 	struct fs_entry place; /* where session one is mounted */
 };
 
-static int top_lookup(const struct fs_view *view, const struct fs_node *dir, const char *name,
+static int top_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 		      struct fs_entry *out, struct err *err)
 {
 	struct fs_view_top *top = view->ctx;
 
-	if (dir->entry.tag != TOP_ROOT)
+	if (dir->tag != TOP_ROOT)
 		return 0;
 	if (strcmp(name, "sandboxes") == 0)
 		*out = top->place;
@@ -43,12 +42,12 @@ static int top_lookup(const struct fs_view *view, const struct fs_node *dir, con
 	return 1;
 }
 
-static int top_list(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+static int top_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		    fs_view_each_fn each, void *ctx, struct err *err)
 {
 	static const char *const names[] = {"cas", "sandboxes"};
 
-	if (dir->entry.tag != TOP_ROOT)
+	if (dir->tag != TOP_ROOT)
 		return 0;
 	for (uint64_t i = start; i < 2; i++) {
 		struct fs_entry entry = {0};
@@ -124,7 +123,7 @@ static int find_sandbox(struct fs_view_boxes *boxes, const char *id, struct cas_
 	return ret;
 }
 
-static int boxes_lookup(const struct fs_view *view, const struct fs_node *dir, const char *name,
+static int boxes_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 			struct fs_entry *out, struct err *err)
 {
 	struct fs_view_boxes *boxes = view->ctx;
@@ -164,7 +163,7 @@ static int boxes_list_one(void *ctx, uint64_t pos, const char *id)
 	return list->ret;
 }
 
-static int boxes_list(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+static int boxes_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		      fs_view_each_fn each, void *ctx, struct err *err)
 {
 	struct fs_view_boxes *boxes = view->ctx;
@@ -175,17 +174,6 @@ static int boxes_list(const struct fs_view *view, const struct fs_node *dir, uin
 		fs_sandboxes_list(boxes->sandboxes, start, boxes_list_one, &list);
 	lock_drop(&boxes->gate);
 	return list.ret < 0 ? list.ret : 0;
-}
-
-/* The name of a tree's topmost directory is the id under which it was found. */
-static bool boxes_ended(void *ctx, const struct fs_node *dir)
-{
-	struct cas_digest root;
-	uint64_t serial;
-
-	while (dir->parent && dir->parent->id != FS_INODE_ROOT)
-		dir = dir->parent;
-	return find_sandbox(ctx, dir->name, &root, &serial) <= 0 || serial != dir->entry.serial;
 }
 
 static const struct fs_view_ops boxes_ops = {.lookup = boxes_lookup, .list = boxes_list};
@@ -201,8 +189,6 @@ int fs_view_boxes_new(const struct fs_views_options *opts, struct fs_view_boxes 
 	boxes->sandboxes = opts->sandboxes;
 	lock_init(&boxes->gate, LOCK_RANK_INODE, "sandboxes gate");
 	fs_view_tree_init(&boxes->tree, opts->meta);
-	boxes->tree.ended = boxes_ended;
-	boxes->tree.ctx = boxes;
 	/* The same inode number as what it is mounted on: listings of MNT tell the truth. */
 	ret = fs_fixed_entry(&boxes->view, &top_root, "sandboxes", &boxes->root);
 	if (ret < 0) {

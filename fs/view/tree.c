@@ -5,7 +5,6 @@
 
 #include "cas/cas.h"
 #include "fs/serve/identity.h"
-#include "fs/serve/inode.h"
 #include "fs/view/view.h"
 #include "meta/meta.h"
 
@@ -26,20 +25,7 @@ static const struct fs_view_tree *tree_of(const struct fs_view *view)
 	return view->ctx;
 }
 
-/*
- * A Directory that the tree names must be there: missing is a fault of the store. But a
- * process may still sit in the tree of a sandbox that was removed: it finds nothing.
- */
-static int tree_error(const struct fs_view *view, const struct fs_node *dir, int ret)
-{
-	const struct fs_view_tree *tree = tree_of(view);
-
-	if (ret != -ENOENT || (dir && tree->ended && tree->ended(tree->ctx, dir)))
-		return ret;
-	return -EIO;
-}
-
-static int fill_dir(struct meta *meta, struct fs_entry *out, struct err *err)
+int fs_view_tree_props(struct meta *meta, struct fs_entry *out, struct err *err)
 {
 	struct meta_dirinfo info;
 	int ret = meta_dir_info(meta, &out->digest, &info, err);
@@ -52,7 +38,7 @@ static int fill_dir(struct meta *meta, struct fs_entry *out, struct err *err)
 }
 
 /* Everything but a directory's properties; out->target is borrowed from @from. */
-static int entry_of(const struct fs_view *view, const struct fs_node *dir, const char *name,
+static int entry_of(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 		    const struct meta_dirent *from, struct fs_entry *out)
 {
 	out->view = view;
@@ -60,8 +46,7 @@ static int entry_of(const struct fs_view *view, const struct fs_node *dir, const
 	case CAS_NODE_DIRECTORY:
 		out->kind = FS_KIND_DIR;
 		out->digest = from->digest;
-		out->serial = dir->entry.serial;
-		return fs_key_of_path(&dir->entry.key, name, &out->key);
+		return fs_key_of_path(&dir->key, name, &out->key);
 	case CAS_NODE_SYMLINK:
 		out->kind = FS_KIND_SYMLINK;
 		out->target = from->target;
@@ -74,29 +59,29 @@ static int entry_of(const struct fs_view *view, const struct fs_node *dir, const
 	}
 	take_props(out, from->has_mtime, from->mtime_sec, from->mtime_nsec, from->has_mode,
 		   from->mode);
-	return fs_key_of_leaf(&dir->entry.key, name, out, &out->key);
+	return fs_key_of_leaf(&dir->key, name, out, &out->key);
 }
 
-static int tree_lookup(const struct fs_view *view, const struct fs_node *dir, const char *name,
+static int tree_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 		       struct fs_entry *out, struct err *err)
 {
 	struct meta_dirent found = {0};
-	int ret = meta_dir_find(tree_of(view)->meta, &dir->entry.digest, name, &found, err);
+	int ret = meta_dir_find(tree_of(view)->meta, &dir->digest, name, &found, err);
 
 	if (ret <= 0)
-		return tree_error(view, dir, ret);
+		return ret;
 	ret = entry_of(view, dir, name, &found, out);
 	if (ret == 0 && out->kind == FS_KIND_SYMLINK)
 		found.target = NULL; /* handed over */
 	if (ret == 0 && out->kind == FS_KIND_DIR)
-		ret = tree_error(view, dir, fill_dir(tree_of(view)->meta, out, err));
+		ret = fs_view_tree_props(tree_of(view)->meta, out, err);
 	meta_dirent_fini(&found);
 	return ret < 0 ? ret : 1;
 }
 
 struct tree_list {
 	const struct fs_view *view;
-	const struct fs_node *dir;
+	const struct fs_entry *dir;
 	fs_view_each_fn each;
 	void *ctx;
 };
@@ -110,21 +95,19 @@ static int tree_list_one(void *ctx, uint64_t index, const struct meta_dirent *en
 	return ret < 0 ? ret : list->each(list->ctx, index, entry->name, &out);
 }
 
-static int tree_list(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+static int tree_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		     fs_view_each_fn each, void *ctx, struct err *err)
 {
 	struct tree_list list = {view, dir, each, ctx};
-	int ret = meta_dir_list(tree_of(view)->meta, &dir->entry.digest, start, tree_list_one,
-				&list, err);
 
-	return tree_error(view, dir, ret);
+	return meta_dir_list(tree_of(view)->meta, &dir->digest, start, tree_list_one, &list, err);
 }
 
 static int tree_complete(const struct fs_view *view, struct fs_entry *entry, struct err *err)
 {
 	if (entry->kind != FS_KIND_DIR)
 		return 0;
-	return tree_error(view, NULL, fill_dir(tree_of(view)->meta, entry, err));
+	return fs_view_tree_props(tree_of(view)->meta, entry, err);
 }
 
 static const struct fs_view_ops tree_ops = {
@@ -148,5 +131,5 @@ int fs_view_tree_root(const struct fs_view_tree *tree, const struct cas_digest *
 	out->digest = *root;
 	out->key = *path;
 	out->serial = serial;
-	return fill_dir(tree->meta, out, err);
+	return fs_view_tree_props(tree->meta, out, err);
 }

@@ -9,7 +9,6 @@
 
 struct buf;
 struct err;
-struct fs_node;
 struct fs_sandboxes;
 struct fs_view;
 struct meta;
@@ -30,14 +29,11 @@ struct fs_key {
 	uint8_t bytes[FS_KEY_SZ];
 };
 
-/*
- * What a name stands for: enough to make its node. Two entries are the same node when
- * kind, key and serial are equal; everything else then is, too.
- */
+/* What a name stands for: enough to make its node (identity: fs/serve/inode.h). */
 struct fs_entry {
 	const struct fs_view *view; /* answers for the node */
 	struct fs_key key;	    /* DIR: of its path; others: of all that makes them differ */
-	uint64_t serial;	    /* DIR of a tree: its root's, else 0 */
+	uint64_t serial;	    /* topmost DIR of a sandbox: of its slot; else 0 */
 	struct cas_digest digest;   /* FILE; DIR of a tree */
 	union {
 		const char *target; /* SYMLINK; owned by the node once there is one */
@@ -62,18 +58,19 @@ typedef int (*fs_view_each_fn)(void *ctx, uint64_t pos, const char *name,
  * Called by threads that answer the kernel, with no lock held. None may wait for a
  * writer or touch a path of our own mounts; lookup, list and complete may block on
  * reading the store. Negative results are what the caller of the system call gets, but
- * for -EBADMSG and -EUCLEAN, which become EIO; @err says why.
+ * for -EBADMSG and -EUCLEAN, which become EIO, as does -ENOENT while the tree is shown;
+ * @err says why.
  */
 struct fs_view_ops {
 	/* 1 and *out (zeroed by the caller; target malloc'ed for the caller), or 0. */
-	int (*lookup)(const struct fs_view *view, const struct fs_node *dir, const char *name,
+	int (*lookup)(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 		      struct fs_entry *out, struct err *err);
 	/*
 	 * Entries at positions from @start on, without "." and "..". Kind, key and digest
 	 * are right; attributes of directories may be missing until complete. @each may
 	 * not call back into a view.
 	 */
-	int (*list)(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+	int (*list)(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		    fs_view_each_fn each, void *ctx, struct err *err);
 	/* Fill in attributes that list left out. NULL: it leaves out none. */
 	int (*complete)(const struct fs_view *view, struct fs_entry *entry, struct err *err);
@@ -100,19 +97,20 @@ struct fs_views_options {
 	void *text_ctx;
 };
 
-/* The read-only trees of root digests. Place it where it does not move. */
+/*
+ * The read-only trees of root digests. Place it where it does not move. Its operations
+ * fail with -ENOENT when a Directory that the tree names is in no tier: a fault of the
+ * store, unless the tree is not shown any more.
+ */
 struct fs_view_tree {
 	struct fs_view view;
 	struct meta *meta;
-	/*
-	 * Is the tree that @dir belongs to not shown any more, so that its Directories
-	 * may be gone? NULL: trees are shown for ever. Rules as for fs_view_ops.
-	 */
-	bool (*ended)(void *ctx, const struct fs_node *dir);
-	void *ctx;
 };
 
 void fs_view_tree_init(struct fs_view_tree *tree, struct meta *meta);
+
+/* What fs_view_tree_root and a lookup put into the entry of a directory @out->digest. */
+int fs_view_tree_props(struct meta *meta, struct fs_entry *out, struct err *err);
 
 /*
  * The entry of a tree's root as shown by @tree. -ENOENT: no such Directory. Any other

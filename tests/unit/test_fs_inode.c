@@ -3,11 +3,12 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cas/cas.h"
 #include "fs/serve/identity.h"
-#include "fs/serve/inode.h"
+#include "fs/serve/inode_i.h"
 #include "fs/serve/readdir.h"
 
 static struct fs_entry file_entry(const struct fs_key *dir, const char *name, uint8_t content)
@@ -18,9 +19,9 @@ static struct fs_entry file_entry(const struct fs_key *dir, const char *name, ui
 	return e;
 }
 
-static struct fs_entry dir_entry(const struct fs_key *parent, const char *name, uint64_t serial)
+static struct fs_entry dir_entry(const struct fs_key *parent, const char *name, uint8_t content)
 {
-	struct fs_entry e = {.kind = FS_KIND_DIR, .serial = serial};
+	struct fs_entry e = {.kind = FS_KIND_DIR, .digest = {.hash = {content}, .size = 9}};
 
 	assert_int_equal(fs_key_of_path(parent, name, &e.key), 0);
 	return e;
@@ -77,102 +78,206 @@ static void test_inode_number_has_60_bits_and_is_never_0_or_1(void **state)
 	assert_int_equal(fs_key_ino(&key), 3);
 }
 
-static void test_same_identity_is_one_node_and_another_serial_another(void **state)
+static struct fs_inode look(struct fs_inode_table *table, uint64_t dir, const char *name,
+			    struct fs_entry e)
+{
+	struct fs_inode out = {0};
+
+	assert_int_equal(fs_inode_lookup(table, dir, name, &e, &out), 0);
+	return out;
+}
+
+/* The top of a slot, and directories and files below it by content. */
+static struct fs_inode look_top(struct fs_inode_table *table, const char *name, uint64_t serial,
+				uint8_t content)
+{
+	struct fs_entry e = {
+		.kind = FS_KIND_DIR, .serial = serial, .digest = {.hash = {content}, .size = 9}};
+
+	return look(table, FS_INODE_ROOT, name, e);
+}
+
+static struct fs_inode look_dir(struct fs_inode_table *table, const struct fs_inode *dir,
+				const char *name, uint8_t content)
+{
+	return look(table, dir->id, name, dir_entry(&dir->entry.key, name, content));
+}
+
+static bool known(struct fs_inode_table *table, uint64_t id)
+{
+	struct fs_inode out;
+
+	return fs_inode_get(table, id, &out);
+}
+
+static void test_a_file_is_its_place_and_content_and_a_directory_its_parent(void **state)
 {
 	struct fs_inode_table *table = new_table();
-	struct fs_node *root = fs_inode_find(table, FS_INODE_ROOT);
-	struct fs_entry d1 = dir_entry(&fs_key_zero, "d", 1);
-	struct fs_entry d2 = dir_entry(&fs_key_zero, "d", 2);
-	struct fs_entry f = file_entry(&fs_key_zero, "f", 1);
-	struct fs_node *a, *b, *c, *x, *y;
+	struct fs_inode a = look_top(table, "s1", 1, 10);
+	struct fs_inode b = look_top(table, "s2", 2, 10);
+	struct fs_inode da = look_dir(table, &a, "d", 1);
+	struct fs_inode db = look_dir(table, &b, "d", 1);
+	struct fs_inode fa = look(table, da.id, "f", file_entry(&da.entry.key, "f", 1));
+	struct fs_inode fb = look(table, db.id, "f", file_entry(&db.entry.key, "f", 1));
 
-	assert_int_equal(fs_inode_lookup(table, root, "d", &d1, &a), 0);
-	assert_int_equal(fs_inode_lookup(table, root, "d", &d1, &b), 0);
-	assert_int_equal(fs_inode_lookup(table, root, "d", &d2, &c), 0);
-	assert_ptr_equal(a, b);
-	assert_ptr_not_equal(a, c);
-	assert_int_equal(fs_key_ino(&a->entry.key), fs_key_ino(&c->entry.key));
-	assert_string_equal(a->name, "d");
-	assert_ptr_equal(a->parent, root);
-	assert_int_equal(fs_inode_lookup(table, a, "f", &f, &x), 0);
-	assert_int_equal(fs_inode_lookup(table, c, "f", &f, &y), 0);
-	assert_ptr_equal(x, y);
-	assert_int_equal(x->nr_lookups, 2);
+	assert_true(a.id != b.id && da.id != db.id);
+	assert_int_equal(fs_key_ino(&da.entry.key), fs_key_ino(&db.entry.key));
+	assert_int_equal(fa.id, fb.id);
+	assert_int_equal(look_dir(table, &a, "d", 1).id, da.id);
+	assert_int_equal(look_top(table, "s1", 1, 10).id, a.id);
+	assert_true(fs_key_equal(&da.up, &a.entry.key));
+	/* Two lookups: the first forget leaves it. */
+	fs_inode_forget(table, fa.id, 1);
+	assert_true(known(table, fa.id));
+	fs_inode_forget(table, fa.id, 1);
+	assert_false(known(table, fa.id));
 	fs_inode_table_free(table);
 }
 
 static void test_forget_frees_at_zero_and_ids_are_never_reused(void **state)
 {
 	struct fs_inode_table *table = new_table();
-	struct fs_node *root = fs_inode_find(table, FS_INODE_ROOT);
 	struct fs_entry f = file_entry(&fs_key_zero, "f", 1);
-	struct fs_node *node;
-	uint64_t id;
+	uint64_t id = look(table, FS_INODE_ROOT, "f", f).id;
 
-	assert_int_equal(fs_inode_lookup(table, root, "f", &f, &node), 0);
-	assert_int_equal(fs_inode_lookup(table, root, "f", &f, &node), 0);
-	id = node->id;
 	fs_inode_forget(table, id, 1);
-	assert_ptr_equal(fs_inode_find(table, id), node);
-	fs_inode_forget(table, id, 1);
-	assert_null(fs_inode_find(table, id));
+	assert_false(known(table, id));
 	fs_inode_forget(table, id, 1); /* of a node that is gone: nothing happens */
 	assert_int_equal(fs_inode_count(table), 1);
-	assert_int_equal(fs_inode_lookup(table, root, "f", &f, &node), 0);
-	assert_int_equal(node->id, id + 1);
+	assert_int_equal(look(table, FS_INODE_ROOT, "f", f).id, id + 1);
 	fs_inode_forget(table, FS_INODE_ROOT, 100);
-	assert_non_null(fs_inode_find(table, FS_INODE_ROOT));
+	assert_true(known(table, FS_INODE_ROOT));
 	fs_inode_table_free(table);
 }
 
 static void test_directory_stays_while_a_directory_below_it_lives(void **state)
 {
 	struct fs_inode_table *table = new_table();
-	struct fs_node *root = fs_inode_find(table, FS_INODE_ROOT);
-	struct fs_entry e = dir_entry(&fs_key_zero, "a", 7);
-	struct fs_node *a, *b;
-	uint64_t id_a;
+	struct fs_inode a = look_top(table, "a", 7, 1);
+	struct fs_inode b = look_dir(table, &a, "b", 2);
 
-	assert_int_equal(fs_inode_lookup(table, root, "a", &e, &a), 0);
-	e = dir_entry(&a->entry.key, "b", 7);
-	assert_int_equal(fs_inode_lookup(table, a, "b", &e, &b), 0);
-	id_a = a->id;
-	fs_inode_forget(table, id_a, 1);
-	assert_ptr_equal(fs_inode_find(table, id_a), a);
-	assert_ptr_equal(b->parent, a);
-	fs_inode_forget(table, b->id, 1);
+	fs_inode_forget(table, a.id, 1);
+	assert_true(known(table, a.id));
+	fs_inode_forget(table, b.id, 1);
 	assert_int_equal(fs_inode_count(table), 1);
-	assert_null(fs_inode_find(table, id_a));
 	fs_inode_table_free(table);
 }
 
 static void test_many_nodes_survive_growth_and_stay_small(void **state)
 {
 	struct fs_inode_table *table = new_table();
-	struct fs_node *root = fs_inode_find(table, FS_INODE_ROOT);
 	char name[24];
 
 	/* With its two table slots and malloc's header a node stays below 200 bytes. */
 	assert_true(sizeof(struct fs_node) + 2 * sizeof(void *) + 16 <= 200);
 	for (int i = 0; i < 20000; i++) {
-		struct fs_node *node;
-		struct fs_entry e;
-
 		(void)snprintf(name, sizeof(name), "f%d", i);
-		e = file_entry(&fs_key_zero, name, 1);
-		assert_int_equal(fs_inode_lookup(table, root, name, &e, &node), 0);
-		assert_int_equal(node->id, i + 2);
+		assert_int_equal(
+			look(table, FS_INODE_ROOT, name, file_entry(&fs_key_zero, name, 1)).id,
+			i + 2);
 	}
-	for (uint64_t id = 2; id < 20002; id++)
-		assert_int_equal(fs_inode_find(table, id)->id, id);
+	for (uint64_t id = 2; id < 20002; id++) {
+		struct fs_inode out;
+
+		assert_true(fs_inode_get(table, id, &out));
+		assert_int_equal(out.id, id);
+	}
 	for (uint64_t id = 2; id < 20002; id++)
 		fs_inode_forget(table, id, 1);
 	assert_int_equal(fs_inode_count(table), 1);
 	fs_inode_table_free(table);
 }
 
+static void test_top_that_shows_something_else_by_now_is_stale(void **state)
+{
+	struct fs_inode_table *table = new_table();
+	struct fs_inode top = look_top(table, "x", 5, 1);
+	struct fs_entry e = {.kind = FS_KIND_DIR, .serial = 5, .digest = {.hash = {2}, .size = 9}};
+	struct fs_inode out;
+	char *name;
+
+	assert_int_equal(fs_inode_lookup(table, FS_INODE_ROOT, "x", &e, &out), -ESTALE);
+	assert_int_equal(fs_inode_top_set(table, 5, FS_TOP_LIVE, FS_TOP_RETIRED), top.id);
+	assert_int_equal(fs_inode_top_set(table, 5, FS_TOP_LIVE, FS_TOP_SWAPPED), 0);
+	assert_int_equal(fs_inode_top_set(table, 5, FS_TOP_RETIRED, FS_TOP_SWAPPED), top.id);
+	assert_int_equal(fs_inode_lookup(table, FS_INODE_ROOT, "x", &e, &out), -ESTALE);
+	fs_inode_swap(table, top.id, &e);
+	assert_int_equal(fs_inode_top_set(table, 5, FS_TOP_SWAPPED, FS_TOP_LIVE), top.id);
+	assert_int_equal(look_top(table, "y", 5, 2).id, top.id);
+	name = fs_inode_top_name(table, 5);
+	assert_string_equal(name, "y");
+	free(name);
+	/* What the kernel has forgotten is of no use. */
+	fs_inode_forget(table, top.id, 2);
+	assert_int_equal(fs_inode_top_set(table, 5, FS_TOP_LIVE, FS_TOP_RETIRED), 0);
+	fs_inode_table_free(table);
+}
+
+static void test_orphan_has_no_place_and_what_is_below_it_stays(void **state)
+{
+	struct fs_inode_table *table = new_table();
+	struct fs_inode top = look_top(table, "x", 5, 1);
+	struct fs_inode d = look_dir(table, &top, "d", 1);
+	struct fs_inode below = look_dir(table, &d, "below", 1);
+	struct fs_inode again;
+
+	assert_false(fs_inode_ended(table, below.id));
+	fs_inode_orphan(table, top.id, "d");
+	assert_true(fs_inode_ended(table, below.id));
+	assert_false(fs_inode_child(table, top.id, "d", &again));
+	again = look_dir(table, &top, "d", 1);
+	assert_true(again.id != d.id);
+	assert_true(known(table, d.id) && known(table, below.id));
+	assert_int_equal(look_dir(table, &d, "below", 1).id, below.id);
+	fs_inode_forget(table, below.id, 2);
+	fs_inode_forget(table, d.id, 1);
+	assert_false(known(table, d.id));
+	/* A node of what was there before a swap is not found by who asks after it. */
+	assert_true(look_dir(table, &top, "d", 2).id != again.id);
+	assert_true(fs_inode_ended(table, again.id));
+	fs_inode_table_free(table);
+}
+
+static void test_directory_is_adopted_from_a_retired_top_with_all_below(void **state)
+{
+	struct fs_inode_table *table = new_table();
+	struct fs_inode a = look_top(table, "a", 1, 1);
+	struct fs_inode src = look_dir(table, &a, "src", 2);
+	struct fs_inode lib = look_dir(table, &src, "lib", 3);
+	struct fs_inode b = look_top(table, "b", 2, 9);
+	struct fs_inode_name *given;
+	struct fs_inode got;
+
+	fs_inode_table_adopt(table, true);
+	/* Not from a live one, and not other content. */
+	got = look_dir(table, &b, "src", 2);
+	assert_true(got.id != src.id);
+	fs_inode_forget(table, got.id, 1);
+	assert_int_equal(fs_inode_top_set(table, 1, FS_TOP_LIVE, FS_TOP_RETIRED), a.id);
+	got = look_dir(table, &b, "src", 7);
+	assert_true(got.id != src.id);
+	assert_int_equal(fs_inode_adopted(table), 0);
+	/* One level further down the way there need not be equal. */
+	assert_int_equal(look_dir(table, &got, "lib", 3).id, lib.id);
+	fs_inode_forget(table, lib.id, 1);
+	assert_int_equal(fs_inode_adopted(table), 1);
+	given = fs_inode_given(table, 1);
+	assert_non_null(given);
+	assert_null(given->next);
+	assert_int_equal(given->dir, src.id);
+	assert_string_equal(given->name, "lib");
+	fs_inode_names_free(given);
+	assert_null(fs_inode_given(table, 1));
+	assert_false(fs_inode_child(table, src.id, "lib", &got));
+	/* Not while it is swapped, nor when it was dropped. */
+	assert_int_equal(fs_inode_top_set(table, 1, FS_TOP_RETIRED, FS_TOP_SWAPPED), a.id);
+	got = look_top(table, "c", 3, 1);
+	assert_true(look_dir(table, &got, "src", 2).id != src.id);
+	fs_inode_table_free(table);
+}
+
 /* A view of @ctx numbered files. */
-static int numbers_list(const struct fs_view *view, const struct fs_node *dir, uint64_t start,
+static int numbers_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 			fs_view_each_fn each, void *ctx, struct err *err)
 {
 	for (uint64_t i = start; i < (uint64_t)(uintptr_t)view->ctx; i++) {
@@ -190,7 +295,7 @@ static int numbers_list(const struct fs_view *view, const struct fs_node *dir, u
 
 static const struct fs_view_ops numbers_ops = {.list = numbers_list};
 
-static int read_all(const struct fs_node *dir, size_t size, bool plus)
+static int read_all(const struct fs_inode *dir, size_t size, bool plus)
 {
 	uint64_t off = 0;
 	int nr = 0;
@@ -221,7 +326,7 @@ static int read_all(const struct fs_node *dir, size_t size, bool plus)
 static void test_listing_in_pieces_gives_every_name_once(void **state)
 {
 	struct fs_view view = {&numbers_ops, (void *)(uintptr_t)1000};
-	struct fs_node dir = {.entry = {.view = &view, .kind = FS_KIND_DIR}};
+	struct fs_inode dir = {.entry = {.view = &view, .kind = FS_KIND_DIR}};
 
 	assert_int_equal(read_all(&dir, 4096, false), 1002);
 	assert_int_equal(read_all(&dir, 4096, true), 1002);
@@ -234,7 +339,7 @@ static void test_listing_in_pieces_gives_every_name_once(void **state)
 static void test_listing_takes_only_what_fits(void **state)
 {
 	struct fs_view view = {&numbers_ops, (void *)(uintptr_t)10};
-	struct fs_node dir = {.entry = {.view = &view, .kind = FS_KIND_DIR}};
+	struct fs_inode dir = {.entry = {.view = &view, .kind = FS_KIND_DIR}};
 	struct fs_dirlist list;
 
 	/* "." and ".." take 32 bytes each in the kernel's form, 160 with attributes. */
@@ -258,10 +363,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_key_changes_with_everything_that_makes_a_file_differ),
 		cmocka_unit_test(test_inode_number_has_60_bits_and_is_never_0_or_1),
-		cmocka_unit_test(test_same_identity_is_one_node_and_another_serial_another),
+		cmocka_unit_test(test_a_file_is_its_place_and_content_and_a_directory_its_parent),
 		cmocka_unit_test(test_forget_frees_at_zero_and_ids_are_never_reused),
 		cmocka_unit_test(test_directory_stays_while_a_directory_below_it_lives),
 		cmocka_unit_test(test_many_nodes_survive_growth_and_stay_small),
+		cmocka_unit_test(test_top_that_shows_something_else_by_now_is_stale),
+		cmocka_unit_test(test_orphan_has_no_place_and_what_is_below_it_stays),
+		cmocka_unit_test(test_directory_is_adopted_from_a_retired_top_with_all_below),
 		cmocka_unit_test(test_listing_in_pieces_gives_every_name_once),
 		cmocka_unit_test(test_listing_takes_only_what_fits),
 	};
