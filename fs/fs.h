@@ -17,6 +17,8 @@ struct fs_options {
 	/* The program and hidden argument that run fs_helper_main; NULL: /proc/self/exe. */
 	const char *helper_program;
 	int durability; /* enum cas_durability */
+	/* For tests: features (fs/serve/probe.h) to do without, by name, with commas. */
+	const char *without;
 };
 
 /*

@@ -28,6 +28,7 @@ struct mount_args {
 	uint64_t idle_ms;
 	int threads;
 	int ready_fd; /* 0: none */
+	const char *without;
 };
 
 #define ARG(field) offsetof(struct mount_args, field)
@@ -39,6 +40,7 @@ static const struct cli_option mount_options[] = {
 	{"threads", 'j', CLI_NUMBER, ARG(threads), "N", "serving threads (default: 2)", true, NULL},
 	{"automatic", 0, CLI_FLAG, ARG(automatic), NULL, NULL, false, NULL},
 	{"ready-fd", 0, CLI_NUMBER, ARG(ready_fd), "FD", NULL, false, NULL},
+	{"without", 0, CLI_TEXT, ARG(without), "FEATURES", NULL, false, NULL},
 	{NULL, 0, CLI_FLAG, 0, NULL, NULL, false, NULL},
 };
 
@@ -174,6 +176,7 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		.idle_s = (int)((args->idle_ms + 999) / 1000),
 		.automatic = args->automatic,
 		.durability = durability_of(cli->durability),
+		.without = args->without,
 	};
 	int ret;
 

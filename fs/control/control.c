@@ -220,6 +220,11 @@ static int run_config(struct control_call *call, struct err *err)
 	return call->env->config(call->env->ctx, call->answer);
 }
 
+static int run_stats(struct control_call *call, struct err *err)
+{
+	return call->env->stats(call->env->ctx, call->answer);
+}
+
 static int run_stop(struct control_call *call, struct err *err)
 {
 	return call->env->stop(call->env->ctx, control_has(call->req, "if-idle"),
@@ -295,6 +300,7 @@ const struct control_command control_commands[] = {
 	{"sync", "sync", "make what was put durable and recorded", opts_none, run_sync},
 	{"version", "version", "of program and store; who serves", opts_none, run_version},
 	{"config", "config", "what was found and is in force", opts_none, run_config},
+	{"stats", "stats", "what was counted since the mount began", opts_none, run_stats},
 	{"stop", "stop [--if-idle] [--force]", "end the mount", opts_stop, run_stop},
 	{"help", "help", "this text", opts_none, run_help},
 	{NULL, NULL, NULL, NULL, NULL},

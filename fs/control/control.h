@@ -29,6 +29,8 @@ struct control_env {
 	int (*stop)(void *ctx, bool if_idle, bool force, struct err *err);
 	/* Add what is in force to @out. */
 	int (*config)(void *ctx, json_t *out);
+	/* Add what was counted to @out. */
+	int (*stats)(void *ctx, json_t *out);
 	void *ctx;
 };
 

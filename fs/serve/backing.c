@@ -16,16 +16,18 @@
 #include <sys/stat.h>
 
 #include "cas/cas.h"
+#include "fs/serve/passthrough.h"
 
 #define NR_BUCKETS 16384
 
 struct fs_backing {
 	struct cas_digest digest;
-	int fd;		  /* written once, by the maker, under the lock */
-	int error;	  /* FAILED: why */
-	bool in_table;	  /* table lock */
-	size_t nr_users;  /* table lock */
-	struct stat seen; /* when opened; written before fd */
+	int fd;		   /* written once, by the maker, under the lock */
+	int error;	   /* FAILED: why */
+	bool in_table;	   /* table lock */
+	int32_t kernel_id; /* table lock; 0: none */
+	size_t nr_users;   /* table lock */
+	struct stat seen;  /* when opened; written before fd */
 	struct fs_backing *next;
 	struct fs_backing *idle_prev; /* table lock; NULL both unless idle */
 	struct fs_backing *idle_next;
@@ -36,6 +38,8 @@ struct fs_backing_table {
 	size_t max;
 	struct lock lock;
 	pthread_cond_t opened;
+	int dev_fd GUARDED_BY(lock); /* -1: no kernel ids */
+	size_t nr_ids GUARDED_BY(lock);
 	size_t nr_open GUARDED_BY(lock);
 	struct fs_backing idle GUARDED_BY(lock); /* list head: next is the most recent */
 	struct fs_backing *buckets[NR_BUCKETS] GUARDED_BY(lock);
@@ -81,11 +85,24 @@ static void leave_table_locked(struct fs_backing_table *table, struct fs_backing
 	b->in_table = false;
 }
 
+/* Files that are open by it stay so; only the number is given back. */
+static void drop_id_locked(struct fs_backing_table *table, struct fs_backing *b)
+	REQUIRES(table->lock)
+{
+	if (b->kernel_id == 0)
+		return;
+	if (table->dev_fd >= 0)
+		fs_kernel_backing_close(table->dev_fd, b->kernel_id);
+	b->kernel_id = 0;
+	table->nr_ids--;
+}
+
 static void destroy_locked(struct fs_backing_table *table, struct fs_backing *b)
 	REQUIRES(table->lock)
 {
 	idle_remove(b);
 	leave_table_locked(table, b);
+	drop_id_locked(table, b);
 	if (b->fd >= 0) {
 		(void)close(b->fd);
 		table->nr_open--;
@@ -102,6 +119,7 @@ NO_LOCK_CHECK int fs_backing_table_new(struct cas_store *store, size_t max,
 		return -ENOMEM;
 	table->store = store;
 	table->max = max;
+	table->dev_fd = -1;
 	lock_init(&table->lock, LOCK_RANK_BACKING, "backing table");
 	lock_cond_init(&table->opened);
 	table->idle.idle_next = &table->idle;
@@ -122,6 +140,12 @@ NO_LOCK_CHECK void fs_backing_table_free(struct fs_backing_table *table)
 	free(table);
 }
 
+static void trim_locked(struct fs_backing_table *table) REQUIRES(table->lock)
+{
+	while (table->nr_open > table->max && table->idle.idle_prev != &table->idle)
+		destroy_locked(table, table->idle.idle_prev);
+}
+
 static void unref_locked(struct fs_backing_table *table, struct fs_backing *b) REQUIRES(table->lock)
 {
 	if (--b->nr_users > 0)
@@ -131,8 +155,7 @@ static void unref_locked(struct fs_backing_table *table, struct fs_backing *b) R
 		return;
 	}
 	idle_add_locked(table, b);
-	while (table->nr_open > table->max && table->idle.idle_prev != &table->idle)
-		destroy_locked(table, table->idle.idle_prev);
+	trim_locked(table);
 }
 
 static struct fs_backing *find_locked(struct fs_backing_table *table,
@@ -176,6 +199,7 @@ static int open_backing(struct fs_backing_table *table, struct fs_backing *b, st
 	if (ret == 0) {
 		b->fd = fd;
 		table->nr_open++;
+		trim_locked(table);
 	} else {
 		b->error = ret;
 		leave_table_locked(table, b);
@@ -255,6 +279,19 @@ bool fs_backing_is_open(struct fs_backing_table *table, const struct cas_digest 
 	return is_open;
 }
 
+struct fs_backing *fs_backing_hold(struct fs_backing_table *table, struct fs_backing *backing)
+{
+	lock_take(&table->lock);
+	backing->nr_users++;
+	lock_drop(&table->lock);
+	return backing;
+}
+
+bool fs_backing_is_same_file(const struct fs_backing *a, const struct fs_backing *b)
+{
+	return a == b || (a->seen.st_dev == b->seen.st_dev && a->seen.st_ino == b->seen.st_ino);
+}
+
 void fs_backing_unref(struct fs_backing_table *table, struct fs_backing *backing)
 {
 	if (!backing)
@@ -277,6 +314,56 @@ ssize_t fs_backing_read(const struct fs_backing *backing, void *data, size_t len
 	if (got >= 0 && (size_t)got < len)
 		return -EIO;
 	return got;
+}
+
+void fs_backing_set_device(struct fs_backing_table *table, int dev_fd)
+{
+	lock_take(&table->lock);
+	table->dev_fd = -1;
+	for (size_t i = 0; i < NR_BUCKETS; i++)
+		for (struct fs_backing *b = table->buckets[i]; b; b = b->next)
+			drop_id_locked(table, b);
+	table->dev_fd = dev_fd;
+	lock_drop(&table->lock);
+}
+
+/* The call is short and waits for nobody, so it may be made under the lock. */
+int32_t fs_backing_kernel_id(struct fs_backing_table *table, struct fs_backing *backing)
+{
+	int32_t id = -ENODEV;
+
+	lock_take(&table->lock);
+	if (backing->kernel_id > 0) {
+		id = backing->kernel_id;
+	} else if (table->dev_fd >= 0 && backing->fd >= 0) {
+		id = fs_kernel_backing_open(table->dev_fd, backing->fd);
+		if (id > 0) {
+			backing->kernel_id = id;
+			table->nr_ids++;
+		}
+	}
+	lock_drop(&table->lock);
+	return id;
+}
+
+bool fs_backing_is_scarce(struct fs_backing_table *table, const struct fs_backing *backing)
+{
+	bool scarce;
+
+	lock_take(&table->lock);
+	scarce = table->nr_open > table->max && backing->nr_users == 1;
+	lock_drop(&table->lock);
+	return scarce;
+}
+
+size_t fs_backing_count_ids(struct fs_backing_table *table)
+{
+	size_t nr;
+
+	lock_take(&table->lock);
+	nr = table->nr_ids;
+	lock_drop(&table->lock);
+	return nr;
 }
 
 size_t fs_backing_count(struct fs_backing_table *table)

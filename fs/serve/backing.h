@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct cas_digest;
@@ -29,6 +30,8 @@ int fs_backing_ref(struct fs_backing_table *table, const struct cas_digest *dige
 		   struct fs_backing **out, struct err *err);
 /* Would fs_backing_ref answer without opening a file? A hint. */
 bool fs_backing_is_open(struct fs_backing_table *table, const struct cas_digest *digest);
+/* Count a counted one once more. */
+struct fs_backing *fs_backing_hold(struct fs_backing_table *table, struct fs_backing *backing);
 void fs_backing_unref(struct fs_backing_table *table, struct fs_backing *backing);
 
 /*
@@ -36,6 +39,30 @@ void fs_backing_unref(struct fs_backing_table *table, struct fs_backing *backing
  * -EIO: the file was cut short behind our back.
  */
 ssize_t fs_backing_read(const struct fs_backing *backing, void *data, size_t len, off_t off);
+
+/*
+ * Passthrough: from now on kernel ids belong to the connection @dev_fd, borrowed; those
+ * given out before are void. -1: there are none.
+ */
+void fs_backing_set_device(struct fs_backing_table *table, int dev_fd);
+
+/*
+ * The kernel's id of a counted backing, made when needed; it lives as long as the
+ * descriptor. Negative: as the kernel refused; -ENODEV without a connection or a file.
+ */
+int32_t fs_backing_kernel_id(struct fs_backing_table *table, struct fs_backing *backing);
+
+/* Do two descriptors of a blob have the same file, touched meanwhile or not? */
+bool fs_backing_is_same_file(const struct fs_backing *a, const struct fs_backing *b);
+
+/* Ids that the kernel holds now. */
+size_t fs_backing_count_ids(struct fs_backing_table *table);
+
+/*
+ * More descriptors are in use than should be open, and @backing, counted once by the
+ * caller, is one that could go: better not to keep it.
+ */
+bool fs_backing_is_scarce(struct fs_backing_table *table, const struct fs_backing *backing);
 
 /* Descriptors open now. */
 size_t fs_backing_count(struct fs_backing_table *table);

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fs/serve/passthrough.h"
+
 struct control_env;
 struct err;
 struct fs_backing;
@@ -18,8 +20,11 @@ enum fs_handle_kind { FS_HANDLE_BLOB, FS_HANDLE_TEXT, FS_HANDLE_CONTROL };
 /* What fuse_file_info.fh points to; @kind selects the arm. Written once, at open. */
 struct fs_handle {
 	enum fs_handle_kind kind;
+	bool counted;	    /* BLOB: by fs_passthrough_open, which decided: */
+	enum fs_io io;	    /* BLOB */
+	int32_t backing_id; /* BLOB with PASSTHROUGH */
 	union {
-		struct fs_backing *backing; /* BLOB: counted */
+		struct fs_backing *backing; /* BLOB: counted; NULL: found again by each read */
 		struct {
 			char *data;
 			size_t len;

@@ -155,7 +155,7 @@ int fs_mount_attach(const struct fs_mount *mount, const char *path, struct err *
 	return 0;
 }
 
-void fs_mount_set_readahead(dev_t dev, unsigned kib)
+int fs_mount_set_readahead(dev_t dev, unsigned kib)
 {
 	auto_close int fd = -1;
 	char path[64];
@@ -164,10 +164,10 @@ void fs_mount_set_readahead(dev_t dev, unsigned kib)
 	(void)snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev),
 		       minor(dev));
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		(void)snprintf(text, sizeof(text), "%u\n", kib);
-		(void)io_write_full(fd, text, strlen(text));
-	}
+	if (fd < 0)
+		return -errno;
+	(void)snprintf(text, sizeof(text), "%u\n", kib);
+	return io_write_full(fd, text, strlen(text));
 }
 
 /* fusectl where it is mounted, else a mount of it that only we see. */

@@ -26,8 +26,8 @@ int fs_mount_new(bool read_only, bool allow_other, struct fs_mount *out, struct 
 /* Attach it; @path is resolved by the calling thread. */
 int fs_mount_attach(const struct fs_mount *mount, const char *path, struct err *err);
 
-/* Let the kernel read ahead @kib; nothing where that is not allowed. After INIT. */
-void fs_mount_set_readahead(dev_t dev, unsigned kib);
+/* Let the kernel read ahead @kib, after INIT. Negative where that is not allowed. */
+int fs_mount_set_readahead(dev_t dev, unsigned kib);
 
 /* Break the connection: every request in it, and all later ones, fail with ENOTCONN. */
 int fs_mount_abort(dev_t dev, struct err *err);

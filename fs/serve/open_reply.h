@@ -12,4 +12,7 @@ struct fuse_req;
  */
 int fs_reply_open_stream(struct fuse_req *req, uint64_t fh);
 
+/* The kernel reads the file behind @backing_id by itself. 0 or negative, as libfuse's. */
+int fs_reply_open_passthrough(struct fuse_req *req, uint64_t fh, int32_t backing_id);
+
 #endif

@@ -22,6 +22,7 @@
 #include "fs/serve/inode.h"
 #include "fs/serve/open_reply.h"
 #include "fs/serve/ops.h"
+#include "fs/serve/passthrough.h"
 #include "fs/serve/session.h"
 
 #define SLOW_OPEN_SZ (4U << 20)
@@ -42,12 +43,14 @@ static struct fs_handle *handle_of(const struct fuse_file_info *fi)
 	return fi ? (struct fs_handle *)(uintptr_t)fi->fh : NULL;
 }
 
-static void free_handle(const struct fs_session *session, struct fs_handle *handle)
+static void free_handle(const struct fs_session *session, uint64_t id, struct fs_handle *handle)
 {
 	if (!handle)
 		return;
 	switch (handle->kind) {
 	case FS_HANDLE_BLOB:
+		if (handle->counted)
+			fs_passthrough_release(session->passthrough, id);
 		fs_backing_unref(session->opts.backing, handle->backing);
 		break;
 	case FS_HANDLE_TEXT:
@@ -67,6 +70,32 @@ static int ref_blob(const struct fs_session *session, const struct cas_digest *d
 	int ret = fs_backing_ref(session->opts.backing, digest, out, err);
 
 	return ret == -ENOENT ? -EIO : ret;
+}
+
+/*
+ * An open blob keeps its descriptor, so that it stays readable whatever happens to the
+ * store; but not the last descriptors that we have.
+ */
+static int open_blob(struct fs_session *session, const struct fs_inode *node,
+		     struct fs_handle *handle, struct err *err)
+{
+	struct fs_backing_table *table = session->opts.backing;
+	int ret = ref_blob(session, &node->entry.digest, &handle->backing, err);
+	bool scarce;
+
+	if (ret < 0)
+		return ret;
+	scarce = fs_backing_is_scarce(table, handle->backing);
+	ret = fs_passthrough_open(session->passthrough, node->id, handle->backing, !scarce,
+				  &handle->io, &handle->backing_id);
+	handle->counted = ret == 0;
+	if (ret == -EIO)
+		ret = err_set(err, -EIO, "its file was replaced while it is open");
+	if (ret < 0 || (scarce && handle->io == FS_IO_CACHED)) {
+		fs_backing_unref(table, handle->backing);
+		handle->backing = NULL;
+	}
+	return ret;
 }
 
 static int open_text(const struct fs_entry *entry, struct fs_handle *handle)
@@ -94,12 +123,12 @@ static int open_control(fuse_req_t req, const struct fs_session *session, struct
 static int open_handle(fuse_req_t req, const struct fs_inode *node, struct fs_handle *handle,
 		       struct err *err)
 {
-	const struct fs_session *session = fs_req_session(req);
+	struct fs_session *session = fs_req_session(req);
 
 	switch ((enum fs_kind)node->entry.kind) {
 	case FS_KIND_FILE:
 		handle->kind = FS_HANDLE_BLOB;
-		return ref_blob(session, &node->entry.digest, &handle->backing, err);
+		return open_blob(session, node, handle, err);
 	case FS_KIND_TEXT:
 		handle->kind = FS_HANDLE_TEXT;
 		return open_text(&node->entry, handle);
@@ -116,10 +145,18 @@ static int open_handle(fuse_req_t req, const struct fs_inode *node, struct fs_ha
 static int reply_open(fuse_req_t req, struct fs_handle *handle, struct fuse_file_info *fi)
 {
 	fi->fh = (uintptr_t)handle;
-	if (handle->kind == FS_HANDLE_CONTROL)
+	switch (handle->kind) {
+	case FS_HANDLE_BLOB:
+		if (handle->io == FS_IO_PASSTHROUGH)
+			return fs_reply_open_passthrough(req, fi->fh, handle->backing_id);
+		fi->keep_cache = 1;
+		break;
+	case FS_HANDLE_CONTROL:
 		return fs_reply_open_stream(req, fi->fh);
-	fi->keep_cache = handle->kind == FS_HANDLE_BLOB;
-	fi->direct_io = handle->kind == FS_HANDLE_TEXT;
+	case FS_HANDLE_TEXT:
+		fi->direct_io = 1;
+		break;
+	}
 	return fuse_reply_open(req, fi);
 }
 
@@ -128,21 +165,21 @@ static void do_open(fuse_req_t req, const struct fs_inode *node, struct fuse_fil
 	struct fs_handle *handle = calloc(1, sizeof(*handle));
 	struct err err = {0};
 	int ret = handle ? open_handle(req, node, handle, &err) : -ENOMEM;
+	struct fs_session *session = fs_req_session(req);
+	uint64_t id = node->id;
 
 	if (ret < 0) {
 		free(handle);
 		fs_reply_error(req, ret, "open", node, NULL, &err);
-	} else {
-		const struct fs_session *session = fs_req_session(req);
-
-		if (reply_open(req, handle, fi) < 0)
-			free_handle(session, handle); /* interrupted: no release will come */
+	} else if (reply_open(req, handle, fi) < 0) {
+		/* Interrupted: no release will come. */
+		free_handle(session, id, handle);
 	}
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	free_handle(fs_req_session(req), handle_of(fi));
+	free_handle(fs_req_session(req), ino, handle_of(fi));
 	(void)fuse_reply_err(req, 0);
 }
 
@@ -271,7 +308,10 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	}
 	switch (handle->kind) {
 	case FS_HANDLE_BLOB:
-		read_blob(req, &node, handle->backing, size, off);
+		if (handle->backing)
+			read_blob(req, &node, handle->backing, size, off);
+		else
+			read_node(req, &node, size, off);
 		break;
 	case FS_HANDLE_TEXT:
 		read_text(req, handle, size, off);

@@ -10,6 +10,7 @@
  * attached: the helper does.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -34,6 +35,7 @@
 #include "fs/serve/invalidate.h"
 #include "fs/serve/mountfd.h"
 #include "fs/serve/place.h"
+#include "fs/serve/probe.h"
 #include "fs/serve/record.h"
 #include "fs/serve/session.h"
 #include "fs/serve/watchdog.h"
@@ -74,6 +76,7 @@ struct daemon {
 	struct fs_session *two;
 	struct fs_invalidate *inv; /* set before any sandbox can change */
 	struct fs_watchdog *watchdog;
+	struct fs_probes *probes;
 	int signal_fd;
 	int wake_fd;
 	_Atomic bool stop;   /* somebody asked for the end */
@@ -174,7 +177,31 @@ static int env_config(void *ctx, json_t *out)
 	int ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
 
 	json_decref(o);
-	return ret;
+	return ret < 0 ? ret : fs_probes_report(d->probes, out);
+}
+
+static int session_stats(const struct fs_session *session, json_t *out)
+{
+	json_t *upcalls = json_object();
+	json_t *o = json_pack("{s:I, s:o}", "nodes", (json_int_t)fs_inode_count(session->table),
+			      "upcalls", upcalls);
+
+	if (!o || json_object_set_new(out, session->opts.name, o) < 0)
+		return -ENOMEM;
+	return fs_wire_report(&session->wire, upcalls);
+}
+
+static int env_stats(void *ctx, json_t *out)
+{
+	struct daemon *d = ctx;
+	json_t *o = json_pack("{s:I, s:I}", "open_blobs", (json_int_t)fs_backing_count(d->backing),
+			      "backing_ids", (json_int_t)fs_backing_count_ids(d->backing));
+	int ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
+
+	json_decref(o);
+	if (ret == 0)
+		ret = session_stats(d->one, out);
+	return ret < 0 ? ret : session_stats(d->two, out);
 }
 
 static int append_json_lines(const json_t *o, struct buf *out)
@@ -317,6 +344,7 @@ static int open_data(struct daemon *d, struct err *err)
 		.settle = env_settle,
 		.stop = env_stop,
 		.config = env_config,
+		.stats = env_stats,
 		.ctx = d,
 	};
 	return ret < 0 ? ret : fs_channels_new(&d->env, d->executor, &d->channels);
@@ -338,8 +366,18 @@ static int make_views(struct daemon *d)
 	return ret < 0 ? ret : fs_view_boxes_new(&opts, &d->boxes);
 }
 
+/* A file where blobs are, without a name; else one of the store. */
+static int open_probe(const struct daemon *d)
+{
+	const char *dir = d->opts->blobs ? d->opts->blobs : cas_store_path(d->store);
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+	return fd >= 0 ? fd : openat(cas_store_dir_fd(d->store), "VERSION", O_RDONLY | O_CLOEXEC);
+}
+
 static int make_session(struct daemon *d, bool one, struct err *err)
 {
+	auto_close int probe_fd = one ? -1 : open_probe(d);
 	struct fs_mount *mount = one ? &d->mount_one : &d->mount_two;
 	struct fs_entry root = {0};
 	struct fs_session_options opts = {
@@ -349,7 +387,10 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.backing = d->backing,
 		.opener = d->opener,
 		.channels = one ? NULL : d->channels,
-		.no_opens = one,
+		.probes = d->probes,
+		.no_opens = one && !fs_probes_is_off(d->probes, FS_FEATURE_NO_OPENS),
+		.passthrough = !one && !fs_probes_is_off(d->probes, FS_FEATURE_PASSTHROUGH),
+		.probe_fd = probe_fd,
 		.nr_threads = d->nr_threads,
 		.uid = geteuid(),
 		.gid = getegid(),
@@ -534,6 +575,7 @@ static int stop(struct daemon *d, struct err *err)
 	if (!commands_ended)
 		return ret;
 	cas_store_close(d->store);
+	fs_probes_free(d->probes);
 	(void)close(d->signal_fd);
 	(void)close(d->wake_fd);
 	free(d->mountpoint);
@@ -544,8 +586,10 @@ static int stop(struct daemon *d, struct err *err)
 
 static int run(struct daemon *d, void (*ready)(void *ctx), void *ready_ctx, struct err *err)
 {
-	int ret = take_signals(d, err);
+	int ret = fs_probes_new(d->opts->without, &d->probes, err);
 
+	if (ret == 0)
+		ret = take_signals(d, err);
 	if (ret == 0)
 		ret = prepare(d, err);
 	if (ret == 0)

@@ -20,6 +20,8 @@
 #include "cas/cas.h"
 #include "fs/serve/inode.h"
 #include "fs/serve/ops.h"
+#include "fs/serve/passthrough.h"
+#include "fs/serve/probe.h"
 
 #define WAKE_SIGNAL    SIGUSR2
 #define MAX_IO	       (1U << 20)
@@ -39,7 +41,11 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	 */
 	if (session->opts.no_opens)
 		want |= FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT;
+	if (fs_probes_is_off(session->opts.probes, FS_FEATURE_READDIRPLUS))
+		want &= ~(unsigned)FUSE_CAP_READDIRPLUS;
 	conn->want = want & conn->capable;
+	session->caps = conn->want;
+	fs_wire_init(&session->wire, conn);
 	conn->max_write = MAX_IO;
 	conn->max_background = MAX_BACKGROUND;
 	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
@@ -70,7 +76,7 @@ static int open_session(struct fs_session *session, int dev_fd, struct err *err)
 	char *argv[] = {(char *)"casbox", NULL};
 	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
 	struct fuse_lowlevel_ops ops = {.init = session_init};
-	char path[32];
+	int ret;
 
 	fuse_set_log_func(log_from_fuse);
 	fs_ops_name(&ops);
@@ -81,10 +87,8 @@ static int open_session(struct fs_session *session, int dev_fd, struct err *err)
 	if (!session->se)
 		return err_set(err, -ENOMEM, "libfuse cannot make session %s", session->opts.name);
 	/* From here on libfuse owns the descriptor. */
-	(void)snprintf(path, sizeof(path), "/dev/fd/%d", dev_fd);
-	if (fuse_session_mount(session->se, path) != 0)
-		return err_set(err, -EIO, "libfuse refuses descriptor %d", dev_fd);
-	return 0;
+	ret = fs_wire_attach(session->se, dev_fd);
+	return ret < 0 ? err_set(err, ret, "libfuse refuses descriptor %d", dev_fd) : 0;
 }
 
 int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount,
@@ -98,6 +102,7 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 		return -ENOMEM;
 	session->opts = *opts;
 	session->dev = mount->dev;
+	session->wire.want_passthrough = opts->passthrough;
 	session->threads = calloc((size_t)opts->nr_threads, sizeof(*session->threads));
 	ret = session->threads ? fs_inode_table_new(opts->root, &session->table) : -ENOMEM;
 	if (ret == 0)
@@ -124,9 +129,6 @@ static void *session_thread(void *arg)
 		if (got <= 0)
 			break;
 		fuse_session_process_buf(session->se, &buf);
-		/* INIT, the first of all, can only make the kernel's default smaller. */
-		if (!atomic_exchange(&session->tuned, true))
-			fs_mount_set_readahead(session->dev, MAX_IO / 1024);
 	}
 	free(buf.mem);
 	if (!atomic_load(&session->stopping)) {
@@ -136,16 +138,71 @@ static void *session_thread(void *arg)
 	return NULL;
 }
 
+/* INIT, the first request of all, waits since the mount was made. */
+static int answer_init(struct fs_session *session, struct err *err)
+{
+	struct fuse_buf buf = {.mem = NULL};
+	int got;
+
+	do {
+		got = fuse_session_receive_buf(session->se, &buf);
+	} while (got == -EINTR || got == -EAGAIN);
+	if (got > 0)
+		fuse_session_process_buf(session->se, &buf);
+	free(buf.mem);
+	if (got <= 0 || !session->wire.answered_init)
+		return err_set(err, got < 0 ? got : -EIO,
+			       "the kernel does not greet session %s: %s", session->opts.name,
+			       got < 0 ? strerror(-got) : "no INIT");
+	return 0;
+}
+
+static void report_cap(const struct fs_session *session, enum fs_feature feature, unsigned cap)
+{
+	bool has = (session->caps & cap) == cap;
+
+	fs_probes_set(session->opts.probes, feature, has, has ? NULL : "kernel protocol 7.%u",
+		      session->wire.minor);
+}
+
+static int tune(struct fs_session *session)
+{
+	struct fs_probes *probes = session->opts.probes;
+	int ret;
+
+	report_cap(session, FS_FEATURE_READDIRPLUS, FUSE_CAP_READDIRPLUS);
+	report_cap(session, FS_FEATURE_EXPIRE, FUSE_CAP_EXPIRE_ONLY);
+	session->opts.no_expire = !fs_probes_has(probes, FS_FEATURE_EXPIRE);
+	if (session->opts.no_opens)
+		report_cap(session, FS_FEATURE_NO_OPENS,
+			   FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT);
+	/* INIT can only make the kernel's default smaller. */
+	ret = fs_probes_is_off(probes, FS_FEATURE_READAHEAD)
+		      ? 0
+		      : fs_mount_set_readahead(session->dev, MAX_IO / 1024);
+	fs_probes_set(probes, FS_FEATURE_READAHEAD, ret == 0, ret < 0 ? "%s" : NULL,
+		      strerror(-ret));
+	if (!session->opts.passthrough)
+		return 0;
+	return fs_passthrough_new(fuse_session_fd(session->se), session->opts.probe_fd,
+				  &session->wire, session->opts.backing, probes,
+				  &session->passthrough);
+}
+
 int fs_session_start(struct fs_session *session, struct err *err)
 {
 	struct sigaction sa = {.sa_handler = wake_handler}; /* no SA_RESTART: read returns */
 	char name[16];
+	int ret = answer_init(session, err);
 
+	if (ret == 0)
+		ret = tune(session);
+	if (ret < 0)
+		return ret;
 	(void)sigaction(WAKE_SIGNAL, &sa, NULL);
 	(void)snprintf(name, sizeof(name), "session-%s", session->opts.name);
 	for (int i = 0; i < session->opts.nr_threads; i++) {
-		int ret = pthread_create(&session->threads[i], NULL, session_thread, session);
-
+		ret = pthread_create(&session->threads[i], NULL, session_thread, session);
 		if (ret != 0)
 			return err_set(err, -ret, "cannot start a thread: %s", strerror(ret));
 		(void)pthread_setname_np(session->threads[i], name);
@@ -175,6 +232,7 @@ void fs_session_free(struct fs_session *session)
 {
 	if (!session)
 		return;
+	fs_passthrough_free(session->passthrough);
 	if (session->se)
 		fuse_session_destroy(session->se);
 	fs_inode_table_free(session->table);

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "fs/serve/mountfd.h"
+#include "fs/serve/wire.h"
 #include "fs/view/view.h"
 
 struct cas_store;
@@ -17,6 +18,8 @@ struct fs_backing_table;
 struct fs_channels;
 struct fs_executor;
 struct fs_inode_table;
+struct fs_passthrough;
+struct fs_probes;
 struct fuse_session;
 
 struct fs_session_options {
@@ -26,12 +29,16 @@ struct fs_session_options {
 	struct fs_backing_table *backing;
 	struct fs_executor *opener;   /* opens blobs that may take long */
 	struct fs_channels *channels; /* NULL: no control file here */
+	struct fs_probes *probes;
 	/*
 	 * Session one: OPEN and OPENDIR are answered with ENOSYS once and never asked
 	 * again; nothing may rely on OPEN, RELEASE, FLUSH or a handle.
 	 */
 	bool no_opens;
-	bool no_expire; /* names of sandboxes are asked for each time */
+	bool no_expire; /* names of sandboxes are asked for each time; set by start */
+	/* Hand files to the kernel where it takes them; @probe_fd as fs_passthrough_new. */
+	bool passthrough;
+	int probe_fd; /* borrowed */
 	int nr_threads;
 	uid_t uid; /* owner of everything in it */
 	gid_t gid;
@@ -48,10 +55,12 @@ struct fs_session {
 	struct fs_session_options opts;
 	struct fuse_session *se;
 	struct fs_inode_table *table;
+	struct fs_wire wire;
+	struct fs_passthrough *passthrough; /* from start on; NULL when not wanted */
+	uint32_t caps;			    /* FUSE_CAP_* in force, after INIT */
 	dev_t dev;
 	pthread_t *threads;
 	int nr_started;
-	_Atomic bool tuned; /* INIT is done, and what it cannot say */
 	_Atomic bool stopping;
 	_Atomic bool gone; /* the connection is: unmounted or aborted */
 };
@@ -59,6 +68,7 @@ struct fs_session {
 /* Takes over mount->dev_fd, also when it fails. */
 int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount,
 		   struct fs_session **out, struct err *err);
+/* Answer INIT, find out what the connection can do, start the threads. */
 int fs_session_start(struct fs_session *session, struct err *err);
 
 /*

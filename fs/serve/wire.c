@@ -1,0 +1,210 @@
+/* fs/serve/wire.c - between libfuse and /dev/fuse */
+
+/*
+ * libfuse 3.14 lets us do the reading and writing (fuse_session_custom_io). Its INIT
+ * reply knows 32 flags and no stack depth: the reply is completed on its way out. From
+ * 3.17 on libfuse says it by itself, and meson tells us with
+ * CASBOX_LIBFUSE_PASSTHROUGH. Constants of the kernel's protocol newer than the headers
+ * we build with are named here.
+ */
+#define FUSE_USE_VERSION 312
+#include "fs/serve/wire.h"
+
+#include <errno.h>
+#include <fuse_lowlevel.h>
+#include <linux/fuse.h>
+#include <string.h>
+#include <sys/uio.h>
+
+#include "cas/cas.h"
+#include "fs/serve/session.h"
+
+#define INIT_EXT	 (UINT64_C(1) << 30)
+#define INIT_PASSTHROUGH (UINT64_C(1) << 37)
+/* Blobs may lie on any filesystem that is not stacked itself. */
+#define STACK_DEPTH 1
+
+/* Both from 7.40 on; before, zeros. */
+struct init_in {
+	uint32_t major;
+	uint32_t minor;
+	uint32_t max_readahead;
+	uint32_t flags;
+	uint32_t flags2;
+};
+
+struct init_out {
+	uint32_t major;
+	uint32_t minor;
+	uint32_t max_readahead;
+	uint32_t flags;
+	uint16_t max_background;
+	uint16_t congestion_threshold;
+	uint32_t max_write;
+	uint32_t time_gran;
+	uint16_t max_pages;
+	uint16_t map_alignment;
+	uint32_t flags2;
+	uint32_t max_stack_depth;
+	uint32_t unused[6];
+};
+
+static const char *const op_names[FS_WIRE_NR_OPS] = {
+	[0] = "OTHER",
+	[FUSE_LOOKUP] = "LOOKUP",
+	[FUSE_FORGET] = "FORGET",
+	[FUSE_GETATTR] = "GETATTR",
+	[FUSE_SETATTR] = "SETATTR",
+	[FUSE_READLINK] = "READLINK",
+	[FUSE_SYMLINK] = "SYMLINK",
+	[FUSE_MKNOD] = "MKNOD",
+	[FUSE_MKDIR] = "MKDIR",
+	[FUSE_UNLINK] = "UNLINK",
+	[FUSE_RMDIR] = "RMDIR",
+	[FUSE_RENAME] = "RENAME",
+	[FUSE_LINK] = "LINK",
+	[FUSE_OPEN] = "OPEN",
+	[FUSE_READ] = "READ",
+	[FUSE_WRITE] = "WRITE",
+	[FUSE_STATFS] = "STATFS",
+	[FUSE_RELEASE] = "RELEASE",
+	[FUSE_FSYNC] = "FSYNC",
+	[FUSE_SETXATTR] = "SETXATTR",
+	[FUSE_GETXATTR] = "GETXATTR",
+	[FUSE_LISTXATTR] = "LISTXATTR",
+	[FUSE_REMOVEXATTR] = "REMOVEXATTR",
+	[FUSE_FLUSH] = "FLUSH",
+	[FUSE_INIT] = "INIT",
+	[FUSE_OPENDIR] = "OPENDIR",
+	[FUSE_READDIR] = "READDIR",
+	[FUSE_RELEASEDIR] = "RELEASEDIR",
+	[FUSE_FSYNCDIR] = "FSYNCDIR",
+	[FUSE_GETLK] = "GETLK",
+	[FUSE_SETLK] = "SETLK",
+	[FUSE_SETLKW] = "SETLKW",
+	[FUSE_ACCESS] = "ACCESS",
+	[FUSE_CREATE] = "CREATE",
+	[FUSE_INTERRUPT] = "INTERRUPT",
+	[FUSE_BMAP] = "BMAP",
+	[FUSE_DESTROY] = "DESTROY",
+	[FUSE_IOCTL] = "IOCTL",
+	[FUSE_POLL] = "POLL",
+	[FUSE_BATCH_FORGET] = "BATCH_FORGET",
+	[FUSE_FALLOCATE] = "FALLOCATE",
+	[FUSE_READDIRPLUS] = "READDIRPLUS",
+	[FUSE_RENAME2] = "RENAME2",
+	[FUSE_LSEEK] = "LSEEK",
+	[FUSE_COPY_FILE_RANGE] = "COPY_FILE_RANGE",
+	[FUSE_SYNCFS] = "SYNCFS",
+	[FUSE_TMPFILE] = "TMPFILE",
+	[52] = "STATX",
+};
+
+static struct fs_wire *wire_of(void *userdata)
+{
+	return &((struct fs_session *)userdata)->wire;
+}
+
+static void look_at_init(struct fs_wire *wire, const char *body, size_t len)
+{
+	struct init_in in = {0};
+
+	memcpy(&in, body, len < sizeof(in) ? len : sizeof(in));
+	wire->seen_init = true;
+	wire->minor = in.minor;
+	wire->offered = in.flags;
+	if (in.flags & INIT_EXT)
+		wire->offered |= (uint64_t)in.flags2 << 32;
+}
+
+static ssize_t wire_read(int fd, void *data, size_t size, void *userdata)
+{
+	struct fs_wire *wire = wire_of(userdata);
+	ssize_t got = read(fd, data, size);
+	struct fuse_in_header header;
+	uint32_t op;
+
+	if (got < (ssize_t)sizeof(header))
+		return got;
+	memcpy(&header, data, sizeof(header));
+	op = header.opcode < FS_WIRE_NR_OPS && op_names[header.opcode] ? header.opcode : 0;
+	(void)atomic_fetch_add_explicit(&wire->nr[op], 1, memory_order_relaxed);
+	if (op == FUSE_INIT && !wire->seen_init)
+		look_at_init(wire, (const char *)data + sizeof(header),
+			     (size_t)got - sizeof(header));
+	return got;
+}
+
+/* A second piece of this size is INIT's reply, the first thing that is written. */
+static void complete_init(struct fs_wire *wire, struct iovec *body)
+{
+	struct init_out out;
+
+	wire->answered_init = true;
+	if (body->iov_len != sizeof(out) || !wire->want_passthrough ||
+	    !fs_wire_offers_passthrough(wire))
+		return;
+	wire->passthrough = true;
+#ifndef CASBOX_LIBFUSE_PASSTHROUGH
+	memcpy(&out, body->iov_base, sizeof(out));
+	out.flags |= (uint32_t)INIT_EXT;
+	out.flags2 |= (uint32_t)(INIT_PASSTHROUGH >> 32);
+	out.max_stack_depth = STACK_DEPTH;
+	memcpy(body->iov_base, &out, sizeof(out));
+#endif
+}
+
+static ssize_t wire_writev(int fd, struct iovec *iov, int count, void *userdata)
+{
+	struct fs_wire *wire = wire_of(userdata);
+
+	if (!wire->answered_init && count == 2)
+		complete_init(wire, &iov[1]);
+	return writev(fd, iov, count);
+}
+
+int fs_wire_attach(struct fuse_session *se, int dev_fd)
+{
+	static const struct fuse_custom_io io = {.writev = wire_writev, .read = wire_read};
+	int ret = fuse_session_custom_io(se, &io, dev_fd);
+
+	return ret < 0 ? ret : 0;
+}
+
+void fs_wire_init(struct fs_wire *wire, struct fuse_conn_info *conn)
+{
+#ifdef CASBOX_LIBFUSE_PASSTHROUGH
+	if (wire->want_passthrough && fs_wire_offers_passthrough(wire)) {
+		(void)fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH);
+		conn->max_backing_stack_depth = STACK_DEPTH;
+	}
+#else
+	(void)wire;
+	(void)conn;
+#endif
+}
+
+bool fs_wire_offers_passthrough(const struct fs_wire *wire)
+{
+	return (wire->offered & INIT_PASSTHROUGH) != 0;
+}
+
+uint64_t fs_wire_count(const struct fs_wire *wire, const char *name)
+{
+	for (size_t i = 0; i < FS_WIRE_NR_OPS; i++)
+		if (op_names[i] && strcmp(op_names[i], name) == 0)
+			return atomic_load_explicit(&wire->nr[i], memory_order_relaxed);
+	return 0;
+}
+
+int fs_wire_report(const struct fs_wire *wire, json_t *out)
+{
+	for (size_t i = 0; i < FS_WIRE_NR_OPS; i++) {
+		uint64_t nr = atomic_load_explicit(&wire->nr[i], memory_order_relaxed);
+
+		if (nr > 0 &&
+		    json_object_set_new(out, op_names[i], json_integer((json_int_t)nr)) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}

@@ -1,0 +1,49 @@
+/* fs/serve/wire.h - between libfuse and /dev/fuse */
+#ifndef FS_SERVE_WIRE_H
+#define FS_SERVE_WIRE_H
+
+#include <jansson.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fuse_conn_info;
+struct fuse_session;
+
+#define FS_WIRE_NR_OPS 64
+
+/*
+ * What passes by: requests are counted by opcode, and INIT is understood, which libfuse
+ * 3.14 does only in part. INIT is the first request of a connection and is answered
+ * before any other thread serves, so everything but the counts is written once.
+ */
+struct fs_wire {
+	bool want_passthrough; /* before INIT: ask for it when the kernel has it */
+	bool seen_init;
+	bool answered_init;
+	uint64_t offered; /* INIT flags of the kernel, all 64 */
+	uint32_t minor;	  /* version 7.MINOR of the kernel's protocol */
+	bool passthrough; /* it was asked for */
+	/* [0]: opcodes unknown to us */
+	_Atomic uint64_t nr[FS_WIRE_NR_OPS];
+};
+
+/*
+ * Make @se, whose userdata is the struct fs_session that @wire belongs to, speak to
+ * @dev_fd, which it owns from then on. 0 or negative.
+ */
+int fs_wire_attach(struct fuse_session *se, int dev_fd);
+
+/* For libfuse's init operation: ask for passthrough where libfuse has words for it. */
+void fs_wire_init(struct fs_wire *wire, struct fuse_conn_info *conn);
+
+/* Does the kernel know passthrough? After INIT. */
+bool fs_wire_offers_passthrough(const struct fs_wire *wire);
+
+/* Requests of @name ("READ"), so far. */
+uint64_t fs_wire_count(const struct fs_wire *wire, const char *name);
+
+/* Add "NAME": count to @out for every opcode seen. -ENOMEM. */
+int fs_wire_report(const struct fs_wire *wire, json_t *out);
+
+#endif
