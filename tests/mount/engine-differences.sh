@@ -1,0 +1,49 @@
+#!/bin/sh
+# tests/mount/engine-differences.sh - where writable places differ from a disk; may only shrink
+. "$(dirname "$0")/../lib/common.sh"
+need fuse mount overlay
+
+body() {
+	mkdir -p "$T/tree/src/dir" "$T/tree/other"
+	echo input > "$T/tree/src/input"
+	echo input > "$T/tree/src/dir/input"
+	root=$(put "$T/tree")
+	mount_start
+
+	# A bound directory and one laid over inputs: each alone is like a disk.
+	s=$(sandbox_new "$root" --id one --output out/ --output src/res)
+	for d in "$s/out" "$s/src"; do
+		echo text > "$d/a"
+		"$FSCHECK" call OK link "$d/a" "$d/b"
+		[ "$d/a" -ef "$d/b" ] || fail "two files after a link in $d"
+		"$FSCHECK" call OK rename "$d/a" "$d/c"
+		"$FSCHECK" call OK mkdir "$d/sub"
+		"$FSCHECK" call OK rename "$d/c" "$d/sub/c"
+		"$FSCHECK" call OK rename "$d/sub" "$d/sub2"
+		"$FSCHECK" call ENOTEMPTY rmdir "$d/sub2"
+		"$FSCHECK" call OK mkfifo "$d/fifo"
+		"$FSCHECK" call OK map-shared "$d/sub2/c"
+	done
+	# Between them lies a mount.
+	"$FSCHECK" call EXDEV link "$s/out/b" "$s/src/b2"
+	"$FSCHECK" call EXDEV rename "$s/out/b" "$s/src/b2"
+	mv "$s/out/b" "$s/src/b2"
+	"$FSCHECK" call "EBUSY|EROFS" rmdir "$s/out"
+	"$FSCHECK" call "EBUSY|EROFS" rename "$s/out" "$s/out2"
+	casbox sandbox remove one
+
+	# A directory of inputs is renamed where the overlay may record where it came from.
+	s=$(sandbox_new "$root" --id two --writable all)
+	if [ -n "${TEST_PLAIN:-}" ]; then
+		"$FSCHECK" call EXDEV rename "$s/src/dir" "$s/other/dir"
+	else
+		"$FSCHECK" call OK rename "$s/src/dir" "$s/other/dir"
+	fi
+	[ -d "$s/other/dir" ] || mv "$s/src/dir" "$s/other/dir"
+	eq "moved" input "$(cat "$s/other/dir/input")"
+	"$FSCHECK" call ENOENT stat "$s/src/dir"
+	"$FSCHECK" call OK rename "$s/src/input" "$s/other/input"
+	casbox sandbox remove two
+	mount_stop
+}
+each_user body
