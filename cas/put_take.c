@@ -153,8 +153,29 @@ static int move_leased(const struct taken *t, const struct cas_digest *digest, s
 	return ret;
 }
 
-/* 1 moved and *out, 0 not possible (nothing has changed), negative. */
-static int try_move(struct taken *t, struct cas_digest *out, struct err *err)
+/* Lease held, bytes hashed. 1 and *moved: in the store, 0 not possible, negative. */
+static int settle_leased(struct taken *t, const struct cas_digest *digest, bool *moved,
+			 struct err *err)
+{
+	int ret;
+
+	/* A blob that is there already needs no second file. */
+	if (cas_blob_check(t->store, digest, NULL, NULL) == 0) {
+		if (!cas_lease_held(t->fd))
+			return 0;
+		t->store->catalog->ops->blob_touch(t->store->catalog->ctx, digest);
+		return 1;
+	}
+	ret = dress(t);
+	ret = ret < 0 ? 0 : move_leased(t, digest, err);
+	if (ret != 1)
+		undress(t);
+	*moved = ret == 1;
+	return ret;
+}
+
+/* 1 and *out, *moved: in the store, 0 not possible (nothing has changed), negative. */
+static int try_move(struct taken *t, struct cas_digest *out, bool *moved, struct err *err)
 {
 	struct cas_digest digest;
 	int ret;
@@ -162,13 +183,8 @@ static int try_move(struct taken *t, struct cas_digest *out, struct err *err)
 	if (!may_take(t) || cas_lease_take(t->fd) < 0)
 		return 0;
 	ret = cas_hash_fd(t->fd, &digest);
-	/* A blob that is there already needs no second file. */
-	if (ret == 0 && cas_blob_check(t->store, &digest, NULL, NULL) != 0) {
-		ret = dress(t);
-		ret = ret < 0 ? 0 : move_leased(t, &digest, err);
-		if (ret != 1)
-			undress(t);
-	}
+	if (ret == 0)
+		ret = settle_leased(t, &digest, moved, err);
 	cas_lease_drop(t->fd);
 	if (ret == 1)
 		*out = digest;
@@ -213,6 +229,7 @@ int cas_put_take(struct cas_store *store, int dir_fd, const char *name, bool may
 {
 	struct taken t = {.store = store, .dir_fd = dir_fd, .name = name};
 	auto_close int fd = -1;
+	bool left = false;
 	int ret = cas_put_check_writable(store, err);
 
 	if (ret < 0)
@@ -225,15 +242,11 @@ int cas_put_take(struct cas_store *store, int dir_fd, const char *name, bool may
 		return err_set(err, -errno, "cannot stat %s: %m", name);
 	if (!S_ISREG(t.st.st_mode))
 		return err_set(err, -EINVAL, "%s is no regular file", name);
-	ret = may_move ? try_move(&t, out, err) : 0;
+	ret = may_move ? try_move(&t, out, &left, err) : 0;
+	if (ret == 0)
+		ret = copy(&t, out, err);
 	if (ret < 0)
 		return ret;
-	if (ret == 1) {
-		*moved = true;
-		return 0;
-	}
-	ret = copy(&t, out, err);
-	if (ret == 0)
-		*moved = false;
-	return ret;
+	*moved = left;
+	return 0;
 }

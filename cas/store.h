@@ -79,7 +79,8 @@ int cas_store_action_get(struct cas_store *store, const struct cas_digest *actio
 
 /*
  * Make every blob published so far as durable as the store was opened for (batch: one
- * syncfs). Called before puts are acknowledged.
+ * syncfs), and hand over their rows. Called before puts are acknowledged; after, and in
+ * the background, for outputs of sandboxes, which survive SIGKILL of any process anyhow.
  */
 int cas_store_sync(struct cas_store *store, struct err *err);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
+#include "fs/sandbox/result.h"
 
 #define RECORD_MAX    (16 << 20)
 #define RESULT_MAX    (256 << 20)
@@ -107,18 +108,25 @@ static int read_json(int dir_fd, const char *path, size_t max, json_t **out, str
 
 static int result_roots(int dir_fd, const char *id, const struct sink *sink, struct err *err)
 {
+	const struct fs_outputs none = {0};
 	auto_free char *path = NULL;
-	json_t *result = NULL;
+	auto_buf struct buf data = {0};
+	json_t *answer = NULL;
 	int ret;
 
-	if (asprintf(&path, "sandboxes/%s/result.json", id) < 0) {
+	if (asprintf(&path, "sandboxes/%s/" FS_RESULT_NAME, id) < 0) {
 		path = NULL;
 		return err_set(err, -ENOMEM, "out of memory");
 	}
-	ret = read_json(dir_fd, path, RESULT_MAX, &result, err);
-	if (ret == 1)
-		ret = each_digest(result, false, sink);
-	json_decref(result);
+	ret = io_read_file(dir_fd, path, RESULT_MAX, &data);
+	if (ret == -ENOENT || ret == -ENOTDIR)
+		return 0;
+	if (ret == 0)
+		ret = fs_result_answer(buf_str(&data), data.len, &none, NULL, &answer, err);
+	if (ret < 0)
+		return err_set(err, ret, "cannot tell what %s needs: %s", path, strerror(-ret));
+	ret = each_digest(answer, false, sink);
+	json_decref(answer);
 	return ret;
 }
 

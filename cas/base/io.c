@@ -323,17 +323,21 @@ int io_random_hex(char *out, size_t nr)
 {
 	static const char digits[] = "0123456789abcdef";
 
-	for (size_t i = 0; i < nr; i++) {
-		unsigned char byte;
-		ssize_t got;
+	unsigned char bytes[64];
 
-		do
-			got = getrandom(&byte, 1, 0);
-		while (got < 0 && errno == EINTR);
+	for (size_t i = 0; i < nr; i++) {
+		size_t at = i % sizeof(bytes);
+		size_t want = nr - i < sizeof(bytes) ? nr - i : sizeof(bytes);
+
+		ssize_t got = (ssize_t)want;
+
+		/* Up to 256 bytes come whole. */
+		while (at == 0 && (got = getrandom(bytes, want, 0)) < 0 && errno == EINTR)
+			;
 		if (got < 0)
 			return -errno;
-		out[2 * i] = digits[byte >> 4];
-		out[2 * i + 1] = digits[byte & 15];
+		out[2 * i] = digits[bytes[at] >> 4];
+		out[2 * i + 1] = digits[bytes[at] & 15];
 	}
 	out[2 * nr] = '\0';
 	return 0;

@@ -15,17 +15,19 @@
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/result.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/sandbox/syncer.h"
 
 /*
  * In this order, so that a crash anywhere leaves a sandbox that can go on:
  *
  *   freeze           nobody writes any more
- *   FINISHING        in the record; from here on files may have moved to the store
- *   capture          each move noted in the journal before it happens
- *   sync             blobs are durable
- *   result.json, result, FINISHED, journal dropped
+ *   capture          each move to the store noted in the journal before it happens
+ *   result           the binary ActionResult
+ *   record           FINISHED: the result counts, the journal no longer does
  *
- * A capture that fails, or that a restart finds cut, is undone from the journal.
+ * A capture that fails, or that a restart finds cut, is undone from the journal. With
+ * full durability each step is on disk before the next; else blobs and their rows are
+ * synced soon after the answer.
  */
 
 #define RESULT_MAX (256 << 20)
@@ -41,6 +43,7 @@ struct finish {
 	struct fs_changes changes;
 	struct fs_capture capture;
 	struct fs_result_times times;
+	struct buf result; /* binary */
 	struct err *err;
 };
 
@@ -50,21 +53,17 @@ static void finish_fini(struct finish *f)
 	fs_changes_fini(&f->changes);
 	fs_layers_close(&f->merge);
 	fs_derived_free(f->view);
+	buf_fini(&f->result);
 }
 
-int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct buf *data,
 			   struct err *err)
 {
-	auto_buf struct buf data = {0};
 	struct fs_derived *view = NULL;
 	struct fs_graft *grafts;
 	size_t nr;
-	int ret = io_read_file(dir_fd, FS_RESULT_NAME, RESULT_MAX, &data);
+	int ret = fs_result_grafts(buf_str(data), data->len, &sb->outputs, &grafts, &nr, err);
 
-	if (ret < 0)
-		return err_set(err, ret, "cannot read the result of sandbox %s: %s", sb->rec.id,
-			       strerrordesc_np(-ret));
-	ret = fs_result_grafts(buf_str(&data), data.len, &sb->outputs, &grafts, &nr, err);
 	if (ret < 0)
 		return ret;
 	ret = fs_derive(all->store, &sb->rec.root, grafts, nr, &view, err);
@@ -74,6 +73,15 @@ int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, int 
 	if (ret < 0)
 		fs_derived_free(view);
 	return ret;
+}
+
+int fs_sandbox_read_result(struct fs_sandbox *sb, int dir_fd, struct buf *out, struct err *err)
+{
+	int ret = io_read_file(dir_fd, FS_RESULT_NAME, RESULT_MAX, out);
+
+	return ret < 0 ? err_set(err, ret, "cannot read the result of sandbox %s: %s", sb->rec.id,
+				 strerrordesc_np(-ret))
+		       : 0;
 }
 
 static int capture(struct finish *f)
@@ -95,8 +103,11 @@ static int capture(struct finish *f)
 	f->times.upload_start_ns = fs_sandbox_now_ns();
 	ret = fs_capture_run(&f->merge, f->view, &f->sb->outputs, &opts, &f->capture, f->err);
 	fs_journal_close(journal);
-	if (ret == 0)
+	/* SIGKILL costs no blob that has its name; only a power cut could. */
+	if (ret == 0 && f->all->durable)
 		ret = cas_store_sync(f->all->store, f->err);
+	else if (ret == 0)
+		fs_syncer_want(f->all->syncer);
 	f->times.upload_end_ns = fs_sandbox_now_ns();
 	return ret;
 }
@@ -111,55 +122,59 @@ static int write_file(struct finish *f, const char *name, const void *data, size
 	return 0;
 }
 
-/* Write both forms of the result, then the record that makes them count. */
-static int keep_result(struct finish *f, json_t **answer)
+static int make_answer(struct finish *f, json_t **answer)
 {
-	auto_buf struct buf binary = {0};
-	auto_free char *text = NULL;
 	json_t *obj = NULL;
-	int ret;
+	int ret = fs_result_answer(buf_str(&f->result), f->result.len, &f->sb->outputs,
+				   f->sb->rec.notes, &obj, f->err);
 
-	f->times.created_ns = f->sb->rec.created_ns;
-	f->times.completed_ns = fs_sandbox_now_ns();
-	ret = fs_result_make(&f->sb->outputs, &f->capture, &f->changes, f->spec, &f->times, &binary,
-			     &obj, f->err);
 	if (ret < 0)
 		return ret;
 	(void)json_object_set_new(obj, "result_file",
 				  json_sprintf("%s/sandboxes/%s/%s", cas_store_path(f->all->store),
 					       f->sb->rec.id, FS_RESULT_NAME));
-	text = json_dumps(obj, JSON_INDENT(2));
-	ret = text ? write_file(f, FS_RESULT_JSON_NAME, text, strlen(text)) : -ENOMEM;
-	if (ret == 0)
-		ret = write_file(f, FS_RESULT_NAME, buf_str(&binary), binary.len);
-	if (ret == 0) {
-		lock_take(&f->all->lock);
-		f->sb->rec.finished_ns = f->times.completed_ns;
-		f->sb->rec.exit_code = f->spec->exit_code;
-		f->sb->rec.state = FS_SANDBOX_FINISHED;
-		lock_drop(&f->all->lock);
-		ret = fs_record_write(&f->sb->rec, f->dir_fd, f->all->durable, f->err);
-		if (ret < 0)
-			fs_sandbox_set_state(f->all, f->sb, FS_SANDBOX_FINISHING);
-	}
-	if (ret < 0) {
-		json_decref(obj);
-		return ret;
-	}
 	*answer = obj;
 	return 0;
 }
 
-static int finish_frozen(struct finish *f, json_t **answer)
+/* Write the result, then the record that makes it count. */
+static int keep_result(struct finish *f)
+{
+	struct fs_record *rec = &f->sb->rec;
+	json_t *notes = NULL;
+	int ret;
+
+	f->times.created_ns = rec->created_ns;
+	f->times.completed_ns = fs_sandbox_now_ns();
+	ret = fs_result_make(&f->sb->outputs, &f->capture, &f->changes, f->spec, &f->times,
+			     &f->result, &notes, f->err);
+	if (ret == 0)
+		ret = write_file(f, FS_RESULT_NAME, buf_str(&f->result), f->result.len);
+	if (ret < 0) {
+		json_decref(notes);
+		return ret;
+	}
+	lock_take(&f->all->lock);
+	json_decref(rec->notes);
+	rec->notes = notes;
+	rec->finished_ns = f->times.completed_ns;
+	rec->exit_code = f->spec->exit_code;
+	rec->state = FS_SANDBOX_FINISHED;
+	lock_drop(&f->all->lock);
+	ret = fs_record_write(rec, f->dir_fd, f->all->durable, f->err);
+	if (ret < 0)
+		fs_sandbox_set_state(f->all, f->sb, FS_SANDBOX_FINISHING);
+	return ret;
+}
+
+static int finish_frozen(struct finish *f)
 {
 	struct fs_sandbox *sb = f->sb;
 	struct err undo_err = {0};
 	int ret;
 
 	fs_sandbox_set_state(f->all, sb, FS_SANDBOX_FINISHING);
-	ret = fs_record_write(&sb->rec, f->dir_fd, f->all->durable, f->err);
-	if (ret == 0)
-		ret = fs_sandbox_derive(f->all, sb, &f->view, f->err);
+	ret = fs_sandbox_derive(f->all, sb, &f->view, f->err);
 	if (ret == 0)
 		ret = fs_layers_open(f->all, sb, f->dir_fd, &f->merge, f->err);
 	if (ret < 0)
@@ -168,12 +183,8 @@ static int finish_frozen(struct finish *f, json_t **answer)
 	f->merge.root = *fs_derived_root(f->view);
 	ret = capture(f);
 	if (ret == 0)
-		ret = keep_result(f, answer);
-	if (ret == 0) {
-		(void)fs_journal_drop(f->dir_fd, NULL);
-		return 0;
-	}
-	if (fs_journal_undo(f->all->store, f->dir_fd, &undo_err) < 0)
+		ret = keep_result(f);
+	if (ret < 0 && fs_journal_undo(f->all->store, f->dir_fd, &undo_err) < 0)
 		log_error("sandbox %s: %s", sb->rec.id, undo_err.msg);
 	return ret;
 }
@@ -195,16 +206,24 @@ static int verdict(const struct fs_sandbox *sb, const json_t *answer, struct err
 		       nr > 1 ? " and others" : "");
 }
 
-static int read_answer(struct fs_sandbox *sb, int dir_fd, json_t **answer, struct err *err)
+static int finish_now(struct finish *f)
 {
-	auto_buf struct buf text = {0};
-	int ret = io_read_file(dir_fd, FS_RESULT_JSON_NAME, RESULT_MAX, &text);
-	json_t *obj = ret < 0 ? NULL : json_loadb(buf_str(&text), text.len, 0, NULL);
+	struct fs_sandbox *sb = f->sb;
+	struct err view_err = {0};
+	int ret;
 
-	if (obj == NULL)
-		return err_set(err, ret < 0 ? ret : -EUCLEAN,
-			       "the result of sandbox %s cannot be read", sb->rec.id);
-	*answer = obj;
+	if (sb->rec.state == FS_SANDBOX_LOST)
+		return err_set(f->err, -ESTALE, "sandbox %s is lost: its outputs cannot be trusted",
+			       sb->rec.id);
+	fs_layers_freeze(f->all, sb);
+	ret = finish_frozen(f);
+	if (ret < 0)
+		return ret;
+	/* For people who look; the result does not depend on it. */
+	if (fs_sandbox_show_result(f->all, sb, &f->result, &view_err) < 0)
+		log_warn("sandbox %s: cannot show the outputs: %s", sb->rec.id, view_err.msg);
+	fs_sandbox_history(f->all, sb, "finished");
+	log_info("sandbox %s: finished, exit code %d", sb->rec.id, f->spec->exit_code);
 	return 0;
 }
 
@@ -213,27 +232,16 @@ static int finish_claimed(struct fs_sandboxes *all, struct fs_sandbox *sb,
 {
 	auto_close int dir_fd = fs_sandbox_open_dir(all, sb->rec.id, err);
 	struct finish f = {.all = all, .sb = sb, .spec = spec, .dir_fd = dir_fd, .err = err};
-	struct err view_err = {0};
-	int ret;
+	int ret = dir_fd < 0 ? dir_fd : 0;
 
-	if (dir_fd < 0)
-		return dir_fd;
-	if (sb->rec.state == FS_SANDBOX_FINISHED)
-		return read_answer(sb, dir_fd, answer, err);
-	if (sb->rec.state == FS_SANDBOX_LOST)
-		return err_set(err, -ESTALE, "sandbox %s is lost: its outputs cannot be trusted",
-			       sb->rec.id);
-	fs_layers_freeze(all, sb);
-	ret = finish_frozen(&f, answer);
+	if (ret == 0 && sb->rec.state == FS_SANDBOX_FINISHED)
+		ret = fs_sandbox_read_result(sb, dir_fd, &f.result, err);
+	else if (ret == 0)
+		ret = finish_now(&f);
+	if (ret == 0)
+		ret = make_answer(&f, answer);
 	finish_fini(&f);
-	if (ret < 0)
-		return ret;
-	/* For people who look; the result does not depend on it. */
-	if (fs_sandbox_show_result(all, sb, dir_fd, &view_err) < 0)
-		log_warn("sandbox %s: cannot show the outputs: %s", sb->rec.id, view_err.msg);
-	fs_sandbox_history(all, sb, "finished");
-	log_info("sandbox %s: finished, exit code %d", sb->rec.id, spec->exit_code);
-	return 0;
+	return ret;
 }
 
 int fs_sandbox_finish(struct fs_sandboxes *all, const char *id, const struct fs_finish_spec *spec,

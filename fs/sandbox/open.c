@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "cas/base/auto.h"
+#include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
@@ -16,6 +17,7 @@
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/cgroup.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/sandbox/syncer.h"
 
 static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandboxes *all,
 			struct err *err)
@@ -156,6 +158,8 @@ int fs_sandboxes_open(const struct fs_sandboxes_options *opts, struct fs_sandbox
 	if (ret == 0)
 		ret = enter_all(all, err);
 	if (ret == 0)
+		ret = fs_syncer_new(all->store, &all->syncer, err);
+	if (ret == 0)
 		ret = fs_reaper_start(all, err);
 	if (ret < 0) {
 		fs_sandboxes_close(all);
@@ -212,12 +216,15 @@ static void restore_one(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct err err = {0};
 	auto_close int dir_fd = fs_sandbox_open_dir(all, sb->rec.id, &err);
+	auto_buf struct buf data = {0};
 	int ret = dir_fd < 0 ? dir_fd : 0;
 
 	switch (sb->rec.state) {
 	case FS_SANDBOX_FINISHED:
 		if (ret == 0)
-			ret = fs_sandbox_show_result(all, sb, dir_fd, &err);
+			ret = fs_sandbox_read_result(sb, dir_fd, &data, &err);
+		if (ret == 0)
+			ret = fs_sandbox_show_result(all, sb, &data, &err);
 		if (ret < 0)
 			log_warn("sandbox %s: finished, but cannot be shown: %s", sb->rec.id,
 				 err_text(&err, ret));
@@ -313,6 +320,7 @@ void fs_sandboxes_close(struct fs_sandboxes *all)
 	if (all == NULL)
 		return;
 	fs_reaper_stop(all);
+	fs_syncer_free(all->syncer);
 	unmount_all(all);
 	free_all(all);
 	if (all->dir_fd >= 0)

@@ -98,6 +98,7 @@ void fs_record_fini(struct fs_record *rec)
 	free(rec->id);
 	free(rec->boot_id);
 	free(rec->cgroup);
+	json_decref(rec->notes);
 	fs_plan_fini(&rec->plan);
 	memset(rec, 0, sizeof(*rec));
 }
@@ -136,7 +137,9 @@ int fs_record_write(const struct fs_record *rec, int dir_fd, bool durable, struc
 	if (obj) {
 		(void)json_object_set_new(obj, "version", json_integer(RECORD_VERSION));
 		(void)json_object_set_new(obj, "boot_id", json_string(rec->boot_id));
-		text = json_dumps(obj, JSON_INDENT(2));
+		if (rec->notes)
+			(void)json_object_set(obj, "notes", rec->notes);
+		text = json_dumps(obj, JSON_COMPACT);
 		json_decref(obj);
 	}
 	if (text == NULL)
@@ -227,6 +230,7 @@ static int record_from_json(const json_t *obj, struct fs_record *rec)
 	rec->created_ns = json_integer_value(json_object_get(obj, "created_ns"));
 	rec->finished_ns = json_integer_value(json_object_get(obj, "finished_ns"));
 	rec->exit_code = (int)json_integer_value(json_object_get(obj, "exit_code"));
+	rec->notes = json_incref(json_object_get(obj, "notes"));
 	rec->id = strdup(id);
 	rec->boot_id = strdup(boot);
 	rec->cgroup = cgroup ? strdup(cgroup) : NULL;

@@ -18,8 +18,8 @@ struct err;
 enum fs_sandbox_state {
 	FS_SANDBOX_CREATING, /* never written */
 	FS_SANDBOX_LIVE,
-	FS_SANDBOX_FINISHING, /* frozen; capture may be moving files */
-	FS_SANDBOX_FINISHED,  /* `result` and `result.json` lie beside the record */
+	FS_SANDBOX_FINISHING, /* frozen; capture may be moving files. Never written either */
+	FS_SANDBOX_FINISHED,  /* `result` lies beside the record, a journal is void */
 	FS_SANDBOX_LOST,
 };
 
@@ -37,6 +37,7 @@ struct fs_record {
 	int64_t created_ns;
 	int64_t finished_ns; /* 0: not yet */
 	int exit_code;
+	json_t *notes;	     /* of fs_result_make; NULL: none */
 	struct fs_plan plan; /* layers only: layer N has its files in upper/N */
 };
 

@@ -183,6 +183,11 @@ static json_t *json_digest(const Reapi__Digest *d)
 	return json_pack("{s:s, s:s}", "hash", d->hash, "sizeBytes", size);
 }
 
+static json_t *json_digest_text(const Reapi__Digest *d)
+{
+	return json_sprintf("%s/%lld", d->hash, (long long)d->size_bytes);
+}
+
 /* RFC 3339 in UTC with 0, 3, 6 or 9 digits, as proto3 JSON wants it. */
 static json_t *json_time(const Reapi__Timestamp *t)
 {
@@ -287,30 +292,51 @@ static json_t *json_result(const Reapi__ActionResult *r)
 	return obj;
 }
 
-static json_t *json_outputs(const struct fs_outputs *outputs, const struct fs_capture *capture)
+static void answer_file(const Reapi__OutputFile *f, json_t *obj)
 {
-	static const char *const kinds[] = {
-		[CAS_NODE_FILE] = "file",
-		[CAS_NODE_DIRECTORY] = "directory",
-		[CAS_NODE_SYMLINK] = "symlink",
-	};
+	(void)json_object_set_new(obj, "kind", json_string("file"));
+	(void)json_object_set_new(obj, "digest", json_digest_text(f->digest));
+	if (f->is_executable)
+		(void)json_object_set_new(obj, "executable", json_true());
+}
+
+static void answer_dir(const Reapi__OutputDirectory *d, json_t *obj)
+{
+	(void)json_object_set_new(obj, "kind", json_string("directory"));
+	(void)json_object_set_new(obj, "digest", json_digest_text(d->root_directory_digest));
+}
+
+static void answer_link(const Reapi__OutputSymlink *l, json_t *obj)
+{
+	(void)json_object_set_new(obj, "kind", json_string("symlink"));
+	(void)json_object_set_new(obj, "target", json_text(l->target));
+}
+
+/* Each kind was filled in the order of the outputs, so one pass finds all. */
+static json_t *json_outputs(const struct fs_outputs *outputs, const Reapi__ActionResult *r)
+{
 	json_t *array = json_array();
+	size_t file = 0;
+	size_t dir = 0;
+	size_t link = 0;
 
 	for (size_t i = 0; i < outputs->nr; i++) {
-		const struct fs_captured *c = &capture->captured[i];
-		json_t *obj;
+		const char *path = outputs->out[i].path;
+		json_t *obj = json_object();
 
-		if (!c->found)
+		(void)json_object_set_new(obj, "path", json_text(path));
+		if (file < r->n_output_files && strcmp(r->output_files[file]->path, path) == 0)
+			answer_file(r->output_files[file++], obj);
+		else if (dir < r->n_output_directories &&
+			 strcmp(r->output_directories[dir]->path, path) == 0)
+			answer_dir(r->output_directories[dir++], obj);
+		else if (link < r->n_output_symlinks &&
+			 strcmp(r->output_symlinks[link]->path, path) == 0)
+			answer_link(r->output_symlinks[link++], obj);
+		else {
+			json_decref(obj);
 			continue;
-		obj = json_pack("{s:o, s:s}", "path", json_text(outputs->out[i].path), "kind",
-				kinds[c->node.kind]);
-		if (c->node.kind == CAS_NODE_SYMLINK)
-			(void)json_object_set_new(obj, "target", json_text(c->node.target));
-		else
-			(void)json_object_set_new(obj, "digest",
-						  json_string(CAS_DIGEST_TEXT(&c->node.digest)));
-		if (c->node.kind == CAS_NODE_FILE && c->node.executable)
-			(void)json_object_set_new(obj, "executable", json_true());
+		}
 		(void)json_array_append_new(array, obj);
 	}
 	return array;
@@ -336,34 +362,78 @@ static json_t *json_failed(const struct fs_findings *f)
 	return array;
 }
 
+static void notes_add(json_t **notes, const char *key, json_t *list)
+{
+	if (json_array_size(list) > 0) {
+		if (*notes == NULL)
+			*notes = json_object();
+		(void)json_object_set(*notes, key, list);
+	}
+	json_decref(list);
+}
+
 int fs_result_make(const struct fs_outputs *outputs, const struct fs_capture *capture,
 		   const struct fs_changes *changes, const struct fs_finish_spec *spec,
-		   const struct fs_result_times *times, struct buf *binary, json_t **answer,
+		   const struct fs_result_times *times, struct buf *binary, json_t **notes,
 		   struct err *err)
 {
 	struct maker m = {.outputs = outputs, .capture = capture, .spec = spec};
-	size_t len;
-	json_t *obj = NULL;
+	json_t *got = NULL;
 	int ret = maker_alloc(&m);
 
 	if (ret == 0) {
 		fill_result(&m, times);
-		len = reapi__action_result__get_packed_size(&m.result);
-		ret = buf_reserve(binary, len + 1);
+		ret = buf_reserve(binary, reapi__action_result__get_packed_size(&m.result) + 1);
 	}
-	if (ret == 0) {
+	if (ret == 0)
 		binary->len += reapi__action_result__pack(&m.result,
 							  (uint8_t *)binary->data + binary->len);
-		obj = json_pack("{s:o, s:o, s:o, s:o, s:o}", "result", json_result(&m.result),
-				"outputs", json_outputs(outputs, capture), "stray",
-				json_paths(&changes->stray), "changed",
-				json_paths(&changes->changed), "failed",
-				json_failed(&capture->failed));
-		ret = obj ? 0 : -ENOMEM;
-	}
 	maker_fini(&m);
 	if (ret < 0)
 		return err_set(err, ret, "no memory for a result");
+	notes_add(&got, "stray", json_paths(&changes->stray));
+	notes_add(&got, "changed", json_paths(&changes->changed));
+	notes_add(&got, "failed", json_failed(&capture->failed));
+	*notes = got;
+	return 0;
+}
+
+/* What was packed here has all of these; anything else is damage. */
+static bool is_whole(const Reapi__ActionResult *r)
+{
+	bool whole = r->execution_metadata != NULL;
+
+	for (size_t i = 0; i < r->n_output_files; i++)
+		whole = whole && r->output_files[i]->digest;
+	for (size_t i = 0; i < r->n_output_directories; i++)
+		whole = whole && r->output_directories[i]->tree_digest &&
+			r->output_directories[i]->root_directory_digest;
+	return whole;
+}
+
+int fs_result_answer(const void *data, size_t len, const struct fs_outputs *outputs,
+		     const json_t *notes, json_t **answer, struct err *err)
+{
+	static const char *const lists[] = {"stray", "changed", "failed"};
+	Reapi__ActionResult *r = reapi__action_result__unpack(NULL, len, data);
+	json_t *obj;
+
+	if (r == NULL || !is_whole(r)) {
+		if (r)
+			reapi__action_result__free_unpacked(r, NULL);
+		return err_set(err, -EUCLEAN, "the result of a sandbox is damaged");
+	}
+	obj = json_pack("{s:o, s:o}", "result", json_result(r), "outputs",
+			json_outputs(outputs, r));
+	reapi__action_result__free_unpacked(r, NULL);
+	for (size_t i = 0; obj && i < sizeof(lists) / sizeof(lists[0]); i++) {
+		json_t *list = json_object_get(notes, lists[i]);
+
+		(void)json_object_set_new(obj, lists[i],
+					  list ? json_deep_copy(list) : json_array());
+	}
+	if (obj == NULL)
+		return err_set(err, -ENOMEM, "no memory for a result");
 	*answer = obj;
 	return 0;
 }

@@ -12,8 +12,7 @@
 struct buf;
 struct err;
 
-#define FS_RESULT_NAME	    "result"	  /* binary ActionResult, beside the record */
-#define FS_RESULT_JSON_NAME "result.json" /* the answer of finish */
+#define FS_RESULT_NAME "result" /* binary ActionResult, beside the record */
 
 /* Times of the life that the metadata tells; CLOCK_REALTIME, 0: unknown. */
 struct fs_result_times {
@@ -24,14 +23,23 @@ struct fs_result_times {
 };
 
 /*
- * Append the binary ActionResult to @binary and make the answer of fs_sandbox_finish:
- * "result", "outputs", "failed", "stray", "changed" ("result_file" is the caller's).
- * Text that is not UTF-8 appears with its odd bytes as \xNN in JSON, verbatim in binary.
+ * Append the binary ActionResult to @binary. *notes is what it has no place for, an
+ * object with "stray", "changed" and "failed" as far as they are not empty; NULL when
+ * all are.
  */
 int fs_result_make(const struct fs_outputs *outputs, const struct fs_capture *capture,
 		   const struct fs_changes *changes, const struct fs_finish_spec *spec,
-		   const struct fs_result_times *times, struct buf *binary, json_t **answer,
+		   const struct fs_result_times *times, struct buf *binary, json_t **notes,
 		   struct err *err);
+
+/*
+ * The answer of fs_sandbox_finish, from what fs_result_make made: "result", "outputs",
+ * "stray", "changed", "failed" ("result_file" is the caller's). The same every time.
+ * Text that is not UTF-8 appears with its odd bytes as \xNN in JSON, verbatim in binary.
+ * -EUCLEAN: @data is no ActionResult.
+ */
+int fs_result_answer(const void *data, size_t len, const struct fs_outputs *outputs,
+		     const json_t *notes, json_t **answer, struct err *err);
 
 /*
  * What a binary result puts into its input root: sorted grafts for fs_derive, a DROP for

@@ -121,6 +121,8 @@ struct fs_finish_spec {
  * "changed" name it, and *answer is set all the same. -ENOENT: no such sandbox.
  * -ESTALE: it is LOST. Any other error leaves it frozen with its outputs, so that finish
  * may be tried again. Afterwards ID shows its inputs with the outputs in place, read-only.
+ * Outputs survive SIGKILL of any process when it returns; a power cut only with full
+ * durability, else some 200 ms later.
  */
 int fs_sandbox_finish(struct fs_sandboxes *all, const char *id, const struct fs_finish_spec *spec,
 		      json_t **answer, struct err *err);

@@ -16,6 +16,9 @@
 #include "fs/sandbox/record.h"
 #include "fs/sandbox/sandbox.h"
 
+struct buf;
+struct fs_syncer;
+
 /*
  * Whoever works on a sandbox claims it: @busy is set and others wait for their turn, so
  * that nothing long happens under the table's lock. The claimant alone touches the
@@ -63,6 +66,7 @@ struct fs_sandboxes {
 	uint64_t next_serial GUARDED_BY(lock);
 	uint64_t next_pos GUARDED_BY(lock);
 
+	struct fs_syncer *syncer;
 	pthread_t reaper;
 	bool reaper_runs;
 	struct lock reap_lock; /* rank QUEUE */
@@ -131,8 +135,10 @@ void fs_layers_close(struct fs_merge *m);
 
 /* finish.c */
 
+/* The binary result of a finished sandbox, from its directory. */
+int fs_sandbox_read_result(struct fs_sandbox *sb, int dir_fd, struct buf *out, struct err *err);
 /* Show a finished sandbox: its inputs with the outputs in place, from its result. */
-int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct buf *data,
 			   struct err *err);
 
 /* reaper.c */

@@ -255,6 +255,31 @@ static void test_take_moves_a_file_that_nobody_can_change(void **state)
 	cas_store_close(store);
 }
 
+/* Its bytes are in the store: the file stays, unchanged, and is not read again. */
+static void test_take_of_a_known_blob_leaves_the_file(void **state)
+{
+	struct cas_store *store = tests_store_open(*state, NULL);
+	struct cas_digest first;
+	struct cas_digest second;
+	struct stat before;
+	struct stat after;
+	bool moved = true;
+
+	tests_write_file(tests_path(*state, "one"), "same", 4, 0644);
+	tests_write_file(tests_path(*state, "two"), "same", 4, 0644);
+	assert_int_equal(take(store, *state, "one", &first, &moved), 0);
+	assert_true(moved);
+	assert_int_equal(stat(tests_path(*state, "two"), &before), 0);
+	assert_int_equal(take(store, *state, "two", &second, &moved), 0);
+	assert_false(moved);
+	assert_true(cas_digest_equal(&first, &second));
+	assert_int_equal(stat(tests_path(*state, "two"), &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	assert_int_equal(before.st_mode, after.st_mode);
+	assert_int_equal(before.st_ctim.tv_nsec, after.st_ctim.tv_nsec);
+	cas_store_close(store);
+}
+
 /* What must not be moved is copied, and neither its mode nor its time changes. */
 static void check_copied(const char *dir, const char *name)
 {
@@ -416,6 +441,7 @@ int main(void)
 		TESTS_IN_DIR(test_overwriting_the_source_does_not_change_the_blob),
 		TESTS_IN_DIR(test_put_again_repairs_any_damage),
 		TESTS_IN_DIR(test_take_moves_a_file_that_nobody_can_change),
+		TESTS_IN_DIR(test_take_of_a_known_blob_leaves_the_file),
 		TESTS_IN_DIR(test_take_copies_a_file_with_two_names),
 		TESTS_IN_DIR(test_take_copies_a_file_that_is_open_for_writing),
 		TESTS_IN_DIR(test_take_copies_a_file_that_is_mapped_for_writing),

@@ -69,7 +69,7 @@ static void test_round_trip(void **state)
 static void test_damaged_records_are_refused(void **state)
 {
 	static const char *const edits[][2] = {
-		{"\"version\": 1", "\"version\": 2"},
+		{"\"version\":1", "\"version\":2"},
 		{"\"job-1\"", "\"../x\""},
 		{"\"live\"", "\"alive\""},
 		{"\"overlay\"", "\"fuse\""},

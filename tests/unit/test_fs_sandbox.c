@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
+#include "cas/store_i.h"
 #include "fs/sandbox/journal.h"
 #include "tests/lib/box.h"
 #include "tests/lib/store.h"
@@ -278,7 +279,7 @@ static void test_another_boot_loses_what_was_written(void **state)
 	create_and_die(*state);
 	assert_int_equal(
 		tests_sh(*state,
-			 "sed -i 's/\"boot_id\": \"./\"boot_id\": \"_/' store/sandboxes/k/record"),
+			 "sed -i 's/\"boot_id\":\"./\"boot_id\":\"_/' store/sandboxes/k/record"),
 		0);
 	tests_box_open(&box, *state);
 	assert_int_equal(fs_sandboxes_restore(box.all, NULL), 0);
@@ -380,6 +381,39 @@ static void test_concurrent_finishes_agree(void **state)
 	tests_box_close(&box);
 }
 
+static size_t nr_pending(struct cas_store *store)
+{
+	size_t nr;
+
+	lock_take(&store->pending_lock);
+	nr = store->nr_pending;
+	lock_drop(&store->pending_lock);
+	return nr;
+}
+
+/* The answer does not wait for a sync; a sync, and the rows after it, follow by themselves. */
+static void test_captures_are_synced_in_the_background(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+
+	tests_box_open(&box, *state);
+	box.store->durability = CAS_DURABILITY_BATCH;
+	root = tests_box_tree(&box, TREE);
+	assert_int_equal(cas_store_sync(box.store, NULL), 0);
+	assert_int_equal(
+		tests_sh(tests_box_create(&box, "s", &root, FS_WRITABLE_OUTPUTS, OUTPUTS("out/")),
+			 "echo 1 >out/1; echo 2 >out/2"),
+		0);
+	assert_int_equal(nr_pending(box.store), 0);
+	assert_int_equal(tests_box_finish(&box, "s", NULL), 0);
+	assert_true(nr_pending(box.store) >= 4);
+	for (int i = 0; i < 500 && nr_pending(box.store) > 0; i++)
+		(void)usleep(10000);
+	assert_int_equal(nr_pending(box.store), 0);
+	tests_box_close(&box);
+}
+
 /* A control group of version 2 that we may make, or "". */
 static const char *cgroup_make(void)
 {
@@ -447,6 +481,7 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_finished_sandbox_is_back_with_its_result),
 		TESTS_IN_DIR(test_leftovers_and_broken_records),
 		TESTS_IN_DIR(test_concurrent_finishes_agree),
+		TESTS_IN_DIR(test_captures_are_synced_in_the_background),
 		TESTS_IN_DIR(test_finish_ends_the_control_group_first),
 	};
 	int status;
