@@ -7,15 +7,7 @@
 #include "fs/sandbox/plan.h"
 
 struct err;
-struct fs_helper;
-
-/* Where a layer's mount goes. */
-struct fs_engine_target {
-	struct fs_helper *helper;
-	const char *base;   /* session one */
-	const char *target; /* ID or ID/PATH below it */
-	bool in_userns;
-};
+struct fs_helper_step;
 
 /*
  * One kind of layer. @layer_fd is STORE/sandboxes/ID/upper/N, which belongs to the layer
@@ -27,7 +19,8 @@ struct fs_engine {
 	int (*prepare)(int layer_fd, struct err *err);
 	/* The same layer is mounted again, in this boot: undo what forbids it. */
 	int (*prepare_again)(int layer_fd, struct err *err);
-	int (*mount)(const struct fs_engine_target *where, int layer_fd, struct err *err);
+	/* What the helper has to do: all but the target; descriptors are the caller's. */
+	int (*mount)(int layer_fd, bool in_userns, struct fs_helper_step *out, struct err *err);
 	/* Open the directory with what the action wrote; negative errno. */
 	int (*open_upper)(int layer_fd, struct err *err);
 };

@@ -49,11 +49,15 @@ static int bind_open_upper(int layer_fd, struct err *err)
 	return fs_engine_opendir(layer_fd, "u", err);
 }
 
-static int bind_mount(const struct fs_engine_target *where, int layer_fd, struct err *err)
+static int bind_mount(int layer_fd, bool in_userns, struct fs_helper_step *out, struct err *err)
 {
-	auto_close int fd = bind_open_upper(layer_fd, err);
+	int fd = bind_open_upper(layer_fd, err);
 
-	return fd < 0 ? fd : fs_helper_bind(where->helper, fd, where->base, where->target, err);
+	if (fd < 0)
+		return fd;
+	out->op = FS_HELPER_BIND;
+	out->fd[0] = fd;
+	return 0;
 }
 
 const struct fs_engine fs_engine_bind = {

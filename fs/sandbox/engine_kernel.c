@@ -39,15 +39,18 @@ static int kernel_open_upper(int layer_fd, struct err *err)
 	return fs_engine_opendir(layer_fd, "u", err);
 }
 
-static int kernel_mount(const struct fs_engine_target *where, int layer_fd, struct err *err)
+static int kernel_mount(int layer_fd, bool in_userns, struct fs_helper_step *out, struct err *err)
 {
 	auto_close int upper = kernel_open_upper(layer_fd, err);
 	auto_close int work = upper < 0 ? -1 : fs_engine_opendir(layer_fd, "w", err);
 
 	if (upper < 0 || work < 0)
 		return upper < 0 ? upper : work;
-	return fs_helper_overlay(where->helper, upper, work, where->base, where->target,
-				 where->in_userns, err);
+	out->op = FS_HELPER_OVERLAY;
+	out->in_userns = in_userns;
+	out->fd[0] = steal_fd(&upper);
+	out->fd[1] = steal_fd(&work);
+	return 0;
 }
 
 const struct fs_engine fs_engine_kernel = {

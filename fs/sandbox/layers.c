@@ -1,7 +1,6 @@
 /* fs/sandbox/layers.c - the writable layers of one sandbox: make, mount, unmount, freeze */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,38 +81,66 @@ int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err)
 	return ret;
 }
 
-static int target_of(const struct fs_sandbox *sb, size_t n, char *out, size_t sz)
-{
-	const char *path = sb->rec.plan.layers[n].path;
-	int len = snprintf(out, sz, "%s%s%s", sb->rec.id, path[0] ? "/" : "", path);
+/*
+ * What the helper is asked to do about one sandbox: step 0 is the bind of its directory
+ * over itself, step N + 1 layer N. Unmounting takes them in the other order.
+ */
+struct mounts {
+	size_t nr; /* layers and the bind */
+	struct fs_helper_step *steps;
+	char **targets;
+};
 
-	return len < 0 || (size_t)len >= sz ? -ENAMETOOLONG : 0;
+static void mounts_fini(struct mounts *m)
+{
+	for (size_t i = 0; i < m->nr; i++) {
+		free(m->targets[i]);
+		for (int n = 0; n < 2; n++) {
+			if (m->steps[i].fd[n] >= 0)
+				(void)close(m->steps[i].fd[n]);
+		}
+	}
+	free(m->steps);
+	free(m->targets);
 }
 
-static int layer_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, size_t n,
-		       bool again, struct err *err)
+static int mounts_init(const struct fs_sandbox *sb, struct mounts *m)
+{
+	const struct fs_plan *plan = &sb->rec.plan;
+
+	*m = (struct mounts){
+		.steps = calloc(plan->nr_layers + 1, sizeof(*m->steps)),
+		.targets = calloc(plan->nr_layers + 1, sizeof(*m->targets)),
+	};
+	if (m->steps == NULL || m->targets == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i <= plan->nr_layers; i++) {
+		const char *path = i == 0 ? "" : plan->layers[i - 1].path;
+
+		if (asprintf(&m->targets[i], "%s%s%s", sb->rec.id, path[0] ? "/" : "", path) < 0)
+			return -ENOMEM;
+		m->steps[i] = (struct fs_helper_step){
+			.op = FS_HELPER_BIND_SELF, .target = m->targets[i], .fd = {-1, -1}};
+		m->nr = i + 1;
+	}
+	m->steps[0].may = true;
+	return 0;
+}
+
+static int layer_step(struct fs_sandboxes *all, const struct fs_sandbox *sb, int dir_fd, size_t n,
+		      bool again, struct fs_helper_step *out, struct err *err)
 {
 	const struct fs_engine *engine = fs_engine_of(sb->rec.plan.layers[n].kind);
-	char target[PATH_MAX];
-	const struct fs_engine_target where = {.helper = all->helper,
-					       .base = all->base,
-					       .target = target,
-					       .in_userns = all->in_userns};
 	auto_close int fd = layer_open_fd(dir_fd, n, err);
-	int ret = 0;
+	int ret = fd < 0 ? fd : 0;
 
-	if (fd < 0)
-		return fd;
-	if (target_of(sb, n, target, sizeof(target)) < 0)
-		return err_set(err, -ENAMETOOLONG, "layer %s of sandbox %s: path too long",
-			       sb->rec.plan.layers[n].path, sb->rec.id);
-	if (again)
+	if (ret == 0 && again)
 		ret = engine->prepare_again(fd, err);
-	return ret < 0 ? ret : engine->mount(&where, fd, err);
+	return ret < 0 ? ret : engine->mount(fd, all->in_userns, out, err);
 }
 
-/* @why of a layer that did not come off as it should. */
-static void note_leftover(struct fs_sandbox *sb, size_t n, int ret, struct err *why)
+/* @ret of a layer that did not come off as it should. */
+static void note_leftover(struct fs_sandbox *sb, size_t n, int ret)
 {
 	const char *path = sb->rec.plan.layers[n].path;
 
@@ -122,87 +149,100 @@ static void note_leftover(struct fs_sandbox *sb, size_t n, int ret, struct err *
 		if (sb->moved)
 			sb->moved[n] = true;
 		log_warn("sandbox %s: the layer at \"%s\" had left its place: %s", sb->rec.id, path,
-			 err_text(why, ret));
+			 strerrordesc_np(-ret));
 		return;
 	}
 	sb->leftover = true;
 	log_warn("sandbox %s: the layer at \"%s\" is %s", sb->rec.id, path,
-		 ret > 0 ? "in use by a process that was left behind" : err_text(why, ret));
-}
-
-/* Unmount layers @nr - 1 to 0, then the bind. True: none was in use, or missing. */
-static bool layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, size_t nr)
-{
-	bool clean = sb->bound;
-	struct err err = {0};
-	int ret;
-
-	for (size_t i = nr; i-- > 0;) {
-		char target[PATH_MAX];
-
-		ret = target_of(sb, i, target, sizeof(target));
-		if (ret == 0)
-			ret = fs_helper_unmount(all->helper, all->base, target, true, &err);
-		if (ret == 0)
-			continue;
-		clean = false;
-		note_leftover(sb, i, ret, &err);
-	}
-	if (sb->bound) {
-		ret = fs_helper_unmount(all->helper, all->base, sb->rec.id, true, &err);
-		if (ret != 0)
-			log_info("sandbox %s: its directory is %s", sb->rec.id,
-				 ret > 0 ? "in use by a process that was left behind"
-					 : err_text(&err, ret));
-		clean = clean && ret == 0;
-	}
-	sb->bound = false;
-	return clean;
+		 ret > 0 ? "in use by a process that was left behind" : strerrordesc_np(-ret));
 }
 
 /* A helper that did not answer may have done it all the same. */
-static bool is_unsure(int ret)
+static bool is_unsure(int code)
 {
-	return ret == -ETIMEDOUT || ret == -EPIPE;
+	return code == -ETIMEDOUT || code == -EPIPE;
 }
 
-/* Only the proof of idleness depends on it: where it is not allowed, there is none. */
-static int bind_self(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+/*
+ * Undo the steps that were or may have been done, the last first. True: nothing was in
+ * use, or missing, and the bind was among them.
+ */
+static bool mounts_undo(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m)
 {
-	struct err why = {0};
-	int ret;
+	auto_free struct fs_helper_step *back = calloc(m->nr, sizeof(*back));
+	auto_free size_t *which = calloc(m->nr, sizeof(*which));
+	bool clean = m->steps[0].code == 0;
+	size_t nr = 0;
+	struct err err = {0};
 
-	ret = fs_helper_bind_self(all->helper, all->base, sb->rec.id, &why);
-	sb->bound = ret == 0 || is_unsure(ret);
-	if (is_unsure(ret))
-		return err_set(err, ret, "%s", why.msg);
-	if (ret < 0)
-		log_debug("sandbox %s: no proof of idleness: %s", sb->rec.id, why.msg);
-	return 0;
+	for (size_t i = m->nr; back && which && i-- > 0;) {
+		if (m->steps[i].code < 0 && !is_unsure(m->steps[i].code))
+			continue;
+		which[nr] = i;
+		back[nr++] = (struct fs_helper_step){
+			.op = FS_HELPER_UNMOUNT, .target = m->targets[i], .detach = true};
+	}
+	if (back == NULL || which == NULL)
+		log_error("sandbox %s: no memory to unmount it", sb->rec.id);
+	else
+		(void)fs_helper_run(all->helper, all->base, back, nr, true, &err);
+	for (size_t i = 0; i < nr; i++) {
+		clean = clean && back[i].code == 0;
+		if (back[i].code != 0 && which[i] > 0)
+			note_leftover(sb, which[i] - 1, back[i].code);
+		else if (back[i].code != 0)
+			log_info("sandbox %s: somebody is inside still", sb->rec.id);
+	}
+	return clean && nr > 0;
 }
 
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
 		    struct err *err)
 {
-	size_t nr = 0;
-	int ret = bind_self(all, sb, err);
+	struct mounts m;
+	int ret = mounts_init(sb, &m);
 
-	while (ret == 0 && nr < sb->rec.plan.nr_layers) {
-		ret = layer_mount(all, sb, dir_fd, nr, again, err);
-		nr += ret == 0 || is_unsure(ret);
+	if (ret < 0)
+		(void)err_set(err, ret, "no memory to mount sandbox %s", sb->rec.id);
+	for (size_t i = 0; ret == 0 && i < sb->rec.plan.nr_layers; i++)
+		ret = layer_step(all, sb, dir_fd, i, again, &m.steps[i + 1], err);
+	if (ret == 0) {
+		ret = fs_helper_run(all->helper, all->base, m.steps, m.nr, false, err);
+		if (ret < 0)
+			(void)mounts_undo(all, sb, &m);
+		else if (m.steps[0].code < 0)
+			log_debug("sandbox %s: no proof of idleness: %s", sb->rec.id,
+				  strerrordesc_np(-m.steps[0].code));
 	}
-	if (ret < 0) {
-		(void)layers_unmount(all, sb, nr);
-		return ret;
+	if (ret == 0) {
+		sb->mounted = true;
+		sb->bound = m.steps[0].code == 0;
 	}
-	sb->mounted = true;
-	return 0;
+	mounts_fini(&m);
+	return ret;
+}
+
+/* Unmount what fs_layers_mount mounted. */
+static bool layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	struct mounts m;
+	bool clean = false;
+
+	if (mounts_init(sb, &m) < 0) {
+		log_error("sandbox %s: no memory to unmount it", sb->rec.id);
+	} else {
+		m.steps[0].code = sb->bound ? 0 : -EPERM;
+		clean = mounts_undo(all, sb, &m);
+	}
+	mounts_fini(&m);
+	sb->bound = false;
+	return clean;
 }
 
 /* True: it was mounted and nobody was inside. */
 static bool unmount_mounted(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
-	bool clean = sb->mounted && layers_unmount(all, sb, sb->rec.plan.nr_layers);
+	bool clean = sb->mounted && layers_unmount(all, sb);
 
 	sb->mounted = false;
 	return clean;

@@ -179,26 +179,36 @@ static int helper_spawn(struct fs_helper *h, struct err *err)
 	return 0;
 }
 
-static int send_request(struct fs_helper *h, struct helper_request *req, const int *fds, int nr)
+/* A request as it is put together. */
+struct message {
+	struct helper_request req;
+	int fds[HELPER_MAX_FDS];
+	int nr_fds;
+};
+
+static int send_request(struct fs_helper *h, struct message *m)
 {
 	union {
 		char bytes[CMSG_SPACE(HELPER_MAX_FDS * sizeof(int))];
 		struct cmsghdr align;
-	} control = {0};
-	struct iovec iov = {.iov_base = req, .iov_len = sizeof(*req)};
+	} control;
+	struct iovec iov = {.iov_base = &m->req,
+			    .iov_len = offsetof(struct helper_request, text) + m->req.text_len};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
-	req->seq = ++h->seq;
-	if (nr > 0) {
+	m->req.seq = ++h->seq;
+	if (m->nr_fds > 0) {
+		size_t len = (size_t)m->nr_fds * sizeof(int);
 		struct cmsghdr *c;
 
+		memset(&control, 0, CMSG_SPACE(len));
 		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE((size_t)nr * sizeof(int));
+		msg.msg_controllen = CMSG_SPACE(len);
 		c = CMSG_FIRSTHDR(&msg);
 		c->cmsg_level = SOL_SOCKET;
 		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN((size_t)nr * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, (size_t)nr * sizeof(int));
+		c->cmsg_len = CMSG_LEN(len);
+		memcpy(CMSG_DATA(c), m->fds, len);
 	}
 	for (;;) {
 		if (sendmsg(h->sock, &msg, MSG_NOSIGNAL) >= 0)
@@ -225,20 +235,22 @@ static int wait_reply(struct fs_helper *h, struct helper_reply *reply, int timeo
 			return -ETIMEDOUT;
 		if (ready < 0)
 			continue;
+		reply->msg[0] = '\0';
 		got = recv(h->sock, reply, sizeof(*reply), 0);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
 			return -errno;
-		if ((size_t)got != sizeof(*reply) || reply->seq != h->seq)
+		if ((size_t)got < offsetof(struct helper_reply, msg) || reply->seq != h->seq)
 			return -EPIPE;
+		reply->msg[sizeof(reply->msg) - 1] = '\0';
 		return 0;
 	}
 }
 
 /* One exchange; a helper found dead before it took the request is replaced once. */
-static int exchange(struct fs_helper *h, struct helper_request *req, const int *fds, int nr,
-		    int timeout_ms, struct helper_reply *reply, struct err *err)
+static int exchange(struct fs_helper *h, struct message *m, int timeout_ms,
+		    struct helper_reply *reply, struct err *err)
 {
 	int ret = 0;
 
@@ -247,7 +259,7 @@ static int exchange(struct fs_helper *h, struct helper_request *req, const int *
 			ret = helper_spawn(h, err);
 		if (ret < 0)
 			return ret;
-		ret = send_request(h, req, fds, nr);
+		ret = send_request(h, m);
 		if (ret == 0)
 			break;
 		helper_abandon(h);
@@ -256,39 +268,130 @@ static int exchange(struct fs_helper *h, struct helper_request *req, const int *
 		ret = wait_reply(h, reply, timeout_ms);
 	if (ret < 0) {
 		helper_abandon(h);
-		return err_set(err, ret, "the mount helper did not answer about %s%s%s: %s", req->a,
-			       req->b[0] ? "/" : "", req->b, strerrordesc_np(-ret));
+		return err_set(err, ret, "the mount helper did not answer about %s/%s: %s",
+			       m->req.text, m->req.text + m->req.steps[0].target,
+			       strerrordesc_np(-ret));
 	}
 	return 0;
 }
 
-static int call(struct fs_helper *h, struct helper_request *req, const int *fds, int nr,
-		int timeout_ms, struct err *err)
+static int call(struct fs_helper *h, struct message *m, int timeout_ms, struct helper_reply *reply,
+		struct err *err)
 {
-	struct helper_reply reply;
 	int ret;
 
 	turn_take(h);
-	ret = exchange(h, req, fds, nr, timeout_ms, &reply, err);
+	ret = exchange(h, m, timeout_ms, reply, err);
 	turn_drop(h);
-	if (ret < 0)
-		return ret;
-	reply.msg[sizeof(reply.msg) - 1] = '\0';
-	return reply.code < 0 ? err_set(err, reply.code, "%s", reply.msg) : reply.code;
+	return ret;
 }
 
-static int request_fill(struct helper_request *req, enum helper_op op, uint32_t flags,
-			const char *a, const char *b, struct err *err)
+/* -ENAMETOOLONG: it would not go into one message. */
+static int add_text(struct message *m, const char *text)
 {
-	memset(req, 0, sizeof(*req));
-	req->op = op;
-	req->flags = flags;
-	if (strlen(a) >= sizeof(req->a) || strlen(b) >= sizeof(req->b))
-		return err_set(err, -ENAMETOOLONG,
-			       "path too long for the mount helper: %.100s/%.100s", a, b);
-	memcpy(req->a, a, strlen(a));
-	memcpy(req->b, b, strlen(b));
+	size_t len = strlen(text) + 1;
+
+	if (len > PATH_MAX || m->req.text_len + len > sizeof(m->req.text))
+		return -ENAMETOOLONG;
+	memcpy(m->req.text + m->req.text_len, text, len);
+	m->req.text_len += (uint32_t)len;
 	return 0;
+}
+
+static int begin_message(struct message *m, const char *base, bool go_on, struct err *err)
+{
+	memset(&m->req, 0, offsetof(struct helper_request, text));
+	m->req.go_on = go_on;
+	m->nr_fds = 0;
+	if (add_text(m, base) < 0)
+		return err_set(err, -ENAMETOOLONG, "path too long for the mount helper: %.200s",
+			       base);
+	return 0;
+}
+
+static int add_step(struct message *m, enum helper_op op, uint32_t flags, const char *target,
+		    const int *fds, int nr_fds)
+{
+	struct helper_step step = {op, flags, m->req.text_len};
+	int ret = add_text(m, target);
+
+	if (ret < 0)
+		return ret;
+	m->req.steps[m->req.nr++] = step;
+	for (int i = 0; i < nr_fds; i++)
+		m->fds[m->nr_fds++] = fds[i];
+	return 0;
+}
+
+static int add_public_step(struct message *m, const struct fs_helper_step *s)
+{
+	switch (s->op) {
+	case FS_HELPER_BIND:
+		return add_step(m, HELPER_BIND, 0, s->target, s->fd, 1);
+	case FS_HELPER_OVERLAY:
+		return add_step(m, HELPER_OVERLAY, s->in_userns ? HELPER_FLAG_USERNS : 0, s->target,
+				s->fd, 2);
+	case FS_HELPER_BIND_SELF:
+		return add_step(m, HELPER_SELF, s->may ? HELPER_FLAG_MAY : 0, s->target, NULL, 0);
+	case FS_HELPER_UNMOUNT:
+		return add_step(m, HELPER_UNMOUNT, s->detach ? HELPER_FLAG_DETACH : 0, s->target,
+				NULL, 0);
+	}
+	return -EINVAL;
+}
+
+/* Send as many of @steps as one message holds: that many, or the negative that all got. */
+static int run_some(struct fs_helper *h, struct message *m, const char *base,
+		    struct fs_helper_step *steps, size_t nr, bool go_on, struct err *err)
+{
+	struct helper_reply reply;
+	int failed = 0;
+	int ret = begin_message(m, base, go_on, err);
+
+	while (ret == 0 && m->req.nr < nr && m->req.nr < HELPER_MAX_STEPS &&
+	       add_public_step(m, &steps[m->req.nr]) == 0)
+		;
+	if (ret == 0 && m->req.nr == 0)
+		ret = err_set(err, -ENAMETOOLONG, "path too long for the mount helper: %.200s",
+			      steps[0].target);
+	if (ret == 0)
+		ret = call(h, m, CALL_TIMEOUT_MS, &reply, err);
+	if (ret < 0) {
+		for (size_t i = 0; i < (m->req.nr ? m->req.nr : 1); i++)
+			steps[i].code = ret;
+		return ret;
+	}
+	for (size_t i = 0; i < m->req.nr; i++) {
+		steps[i].code = reply.code[i];
+		if (failed == 0 && !steps[i].may)
+			failed = steps[i].code < 0 ? steps[i].code : 0;
+	}
+	return failed < 0 ? err_set(err, failed, "%s", reply.msg) : (int)m->req.nr;
+}
+
+int fs_helper_run(struct fs_helper *helper, const char *base, struct fs_helper_step *steps,
+		  size_t nr, bool go_on, struct err *err)
+{
+	auto_free struct message *m = malloc(sizeof(*m));
+	struct err later = {0};
+	size_t done = 0;
+	int first = 0;
+
+	for (size_t i = 0; i < nr; i++)
+		steps[i].code = -ECANCELED;
+	if (m == NULL)
+		return err_set(err, -ENOMEM, "no memory to ask the mount helper");
+	while (done < nr) {
+		int ret = run_some(helper, m, base, steps + done, nr - done, go_on,
+				   first ? &later : err);
+
+		if (ret < 0 && first == 0)
+			first = ret;
+		if (ret < 0 && !go_on)
+			break;
+		done += m->req.nr ? m->req.nr : 1;
+	}
+	return first;
 }
 
 int fs_helper_new(const char *program, struct fs_helper **out, struct err *err)
@@ -344,57 +447,65 @@ void fs_helper_free(struct fs_helper *h)
 	free(h);
 }
 
+/* A request that is about a path of its own. */
+static int call_path(struct fs_helper *h, enum helper_op op, const char *path, const int *fds,
+		     int nr_fds, int timeout_ms, struct err *err)
+{
+	auto_free struct message *m = malloc(sizeof(*m));
+	struct helper_reply reply;
+	int ret = m ? begin_message(m, path, false, err) : -ENOMEM;
+
+	if (ret == 0)
+		ret = add_step(m, op, 0, "", fds, nr_fds);
+	if (ret == 0)
+		ret = call(h, m, timeout_ms, &reply, err);
+	if (ret < 0)
+		return ret;
+	return reply.code[0] < 0 ? err_set(err, reply.code[0], "%s", reply.msg) : reply.code[0];
+}
+
 int fs_helper_attach(struct fs_helper *helper, int mount_fd, const char *path, struct err *err)
 {
-	struct helper_request req;
-	int ret = request_fill(&req, HELPER_ATTACH, 0, path, "", err);
+	return call_path(helper, HELPER_ATTACH, path, &mount_fd, 1, CALL_TIMEOUT_MS, err);
+}
 
-	return ret < 0 ? ret : call(helper, &req, &mount_fd, 1, CALL_TIMEOUT_MS, err);
+int fs_helper_ping(struct fs_helper *helper, const char *path, int timeout_ms, struct err *err)
+{
+	return call_path(helper, HELPER_PING, path, NULL, 0, timeout_ms, err);
+}
+
+static int run_one(struct fs_helper *h, const char *base, struct fs_helper_step *step,
+		   struct err *err)
+{
+	int ret = fs_helper_run(h, base, step, 1, false, err);
+
+	return ret < 0 ? ret : step->code;
 }
 
 int fs_helper_bind(struct fs_helper *helper, int source_fd, const char *base, const char *target,
 		   struct err *err)
 {
-	struct helper_request req;
-	int ret = request_fill(&req, HELPER_BIND, 0, base, target, err);
+	struct fs_helper_step step = {
+		.op = FS_HELPER_BIND, .target = target, .fd = {source_fd, -1}};
 
-	return ret < 0 ? ret : call(helper, &req, &source_fd, 1, CALL_TIMEOUT_MS, err);
-}
-
-int fs_helper_bind_self(struct fs_helper *helper, const char *base, const char *target,
-			struct err *err)
-{
-	struct helper_request req;
-	int ret = request_fill(&req, HELPER_SELF, 0, base, target, err);
-
-	return ret < 0 ? ret : call(helper, &req, NULL, 0, CALL_TIMEOUT_MS, err);
+	return run_one(helper, base, &step, err);
 }
 
 int fs_helper_overlay(struct fs_helper *helper, int upper_fd, int work_fd, const char *base,
 		      const char *target, bool in_userns, struct err *err)
 {
-	struct helper_request req;
-	const int fds[2] = {upper_fd, work_fd};
-	int ret = request_fill(&req, HELPER_OVERLAY, in_userns ? HELPER_FLAG_USERNS : 0, base,
-			       target, err);
+	struct fs_helper_step step = {.op = FS_HELPER_OVERLAY,
+				      .target = target,
+				      .fd = {upper_fd, work_fd},
+				      .in_userns = in_userns};
 
-	return ret < 0 ? ret : call(helper, &req, fds, 2, CALL_TIMEOUT_MS, err);
+	return run_one(helper, base, &step, err);
 }
 
 int fs_helper_unmount(struct fs_helper *helper, const char *base, const char *target, bool detach,
 		      struct err *err)
 {
-	struct helper_request req;
-	int ret = request_fill(&req, HELPER_UNMOUNT, detach ? HELPER_FLAG_DETACH : 0, base, target,
-			       err);
+	struct fs_helper_step step = {.op = FS_HELPER_UNMOUNT, .target = target, .detach = detach};
 
-	return ret < 0 ? ret : call(helper, &req, NULL, 0, CALL_TIMEOUT_MS, err);
-}
-
-int fs_helper_ping(struct fs_helper *helper, const char *path, int timeout_ms, struct err *err)
-{
-	struct helper_request req;
-	int ret = request_fill(&req, HELPER_PING, 0, path, "", err);
-
-	return ret < 0 ? ret : call(helper, &req, NULL, 0, timeout_ms, err);
+	return run_one(helper, base, &step, err);
 }

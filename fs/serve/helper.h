@@ -24,34 +24,53 @@ void fs_helper_free(struct fs_helper *helper);
 /* Attach the detached mount @mount_fd (from fsmount) at @path. */
 int fs_helper_attach(struct fs_helper *helper, int mount_fd, const char *path, struct err *err);
 
+enum fs_helper_op {
+	/* Bind the directory @fd[0] (outside our mounts) over the target, nosuid and nodev. */
+	FS_HELPER_BIND,
+	/*
+	 * Mount a kernel overlay over the target with that directory as the lower layer, and
+	 * @fd[0] (upper) and @fd[1] (work), outside our mounts, as its own.
+	 */
+	FS_HELPER_OVERLAY,
+	/*
+	 * Bind the target over itself, read-only, nosuid and nodev: a mount whose unmounting
+	 * tells whether anybody is inside. With @may, steps after it are done even if it fails.
+	 */
+	FS_HELPER_BIND_SELF,
+	/*
+	 * Unmount what is on top of the target. Waits up to 20 ms for a passing walker.
+	 * -EBUSY: in use; with @detach it is then detached lazily and the code is 1.
+	 * 0: released without EBUSY, the proof that nobody in this mount namespace holds it.
+	 * -EINVAL, -ENOENT, -ENOTDIR, -ELOOP: no mount there (any more); nothing was done.
+	 */
+	FS_HELPER_UNMOUNT,
+};
+
+struct fs_helper_step {
+	enum fs_helper_op op;
+	const char *target; /* relative to the base, resolved beneath it without symlinks */
+	int fd[2];	    /* stay the caller's */
+	bool in_userns;	    /* OVERLAY: in a user namespace */
+	bool detach;
+	bool may;
+	int code; /* out: 0, 1, negative errno; -ECANCELED: not tried, as one before failed */
+};
+
 /*
- * Bind the directory @source_fd (outside our mounts) over @base/@target, nosuid and
- * nodev. @base is a path of session one, @target relative to it and resolved beneath
- * it without symlinks.
+ * Do @steps in order, below @base, a path of session one: a message to the helper for
+ * each sixteen or so. Stops at the first that fails, unless @go_on.
+ * 0 when each was done, or may fail; else the code of the first that was not, with the
+ * reason. -ETIMEDOUT, -EPIPE: the helper was lost, and steps with that code may have been
+ * done all the same.
  */
+int fs_helper_run(struct fs_helper *helper, const char *base, struct fs_helper_step *steps,
+		  size_t nr, bool go_on, struct err *err);
+
+/* One such step. */
 int fs_helper_bind(struct fs_helper *helper, int source_fd, const char *base, const char *target,
 		   struct err *err);
-
-/*
- * Bind the directory @base/@target over itself, read-only, nosuid and nodev: a mount
- * whose unmounting tells whether anybody is inside.
- */
-int fs_helper_bind_self(struct fs_helper *helper, const char *base, const char *target,
-			struct err *err);
-
-/*
- * Mount a kernel overlay over @base/@target with that directory as the lower layer, and
- * @upper_fd and @work_fd (outside our mounts) as its own.
- */
 int fs_helper_overlay(struct fs_helper *helper, int upper_fd, int work_fd, const char *base,
 		      const char *target, bool in_userns, struct err *err);
-
-/*
- * Unmount what is on top of @base/@target. Waits up to 20 ms for a passing walker.
- * -EBUSY: in use; with @detach it is then detached lazily and 1 is returned.
- * 0: released without EBUSY, the proof that nobody in this mount namespace holds it.
- * -EINVAL, -ENOENT, -ENOTDIR, -ELOOP: no mount there (any more); nothing was done.
- */
 int fs_helper_unmount(struct fs_helper *helper, const char *base, const char *target, bool detach,
 		      struct err *err);
 

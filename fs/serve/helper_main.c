@@ -32,23 +32,39 @@ struct request_fds {
 	int fd[HELPER_MAX_FDS];
 };
 
-/* @base without following its last component, then @target beneath it without any symlink. */
-static int target_open(const char *base, const char *target, struct err *err)
+/* The request at hand. */
+struct work {
+	struct helper_request req;
+	struct request_fds fds;
+	int next_fd;
+	int base_fd; /* of this request, -1: not open yet */
+};
+
+/* The base without following its last component; stays open until the request is done. */
+static int base_open(struct work *w, struct err *err)
+{
+	if (w->base_fd < 0)
+		w->base_fd = open(w->req.text, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return w->base_fd < 0 ? err_set(err, -errno, "cannot open %s: %m", w->req.text) : 0;
+}
+
+/* @target beneath the base without any symlink. */
+static int target_open(struct work *w, const char *target, struct err *err)
 {
 	struct open_how how = {
 		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
 	};
-	auto_close int base_fd = open(base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int ret = base_open(w, err);
 	long fd;
 
-	if (base_fd < 0)
-		return err_set(err, -errno, "cannot open %s: %m", base);
+	if (ret < 0)
+		return ret;
 	do
-		fd = syscall(SYS_openat2, base_fd, target[0] ? target : ".", &how, sizeof(how));
+		fd = syscall(SYS_openat2, w->base_fd, target[0] ? target : ".", &how, sizeof(how));
 	while (fd < 0 && (errno == EAGAIN || errno == EINTR));
 	if (fd < 0)
-		return err_set(err, -errno, "cannot open %s below %s: %m", target, base);
+		return err_set(err, -errno, "cannot open %s below %s: %m", target, w->req.text);
 	return (int)fd;
 }
 
@@ -84,16 +100,16 @@ static int bind_over(int source_fd, int fd, uint64_t attrs, const char *target, 
 	return 0;
 }
 
-static int do_bind(int source_fd, const char *base, const char *target, struct err *err)
+static int do_bind(struct work *w, int source_fd, const char *target, struct err *err)
 {
-	auto_close int fd = target_open(base, target, err);
+	auto_close int fd = target_open(w, target, err);
 
 	return fd < 0 ? fd : bind_over(source_fd, fd, 0, target, err);
 }
 
-static int do_self(const char *base, const char *target, struct err *err)
+static int do_self(struct work *w, const char *target, struct err *err)
 {
-	auto_close int fd = target_open(base, target, err);
+	auto_close int fd = target_open(w, target, err);
 
 	return fd < 0 ? fd : bind_over(fd, fd, MOUNT_ATTR_RDONLY, target, err);
 }
@@ -146,8 +162,8 @@ static int overlay_configure(int fs_fd, const struct overlay_option *opt, size_t
 	return 0;
 }
 
-static int do_overlay(const struct request_fds *fds, const char *base, const char *target,
-		      bool in_userns, struct err *err)
+static int do_overlay(struct work *w, const int fds[2], const char *target, bool in_userns,
+		      struct err *err)
 {
 	char lower[64];
 	char upper[64];
@@ -162,14 +178,14 @@ static int do_overlay(const struct request_fds *fds, const char *base, const cha
 	struct overlay_option all[sizeof(both) / sizeof(both[0]) + 1];
 	auto_close int fs_fd = -1;
 	auto_close int mnt = -1;
-	auto_close int fd = target_open(base, target, err);
+	auto_close int fd = target_open(w, target, err);
 	int ret;
 
 	if (fd < 0)
 		return fd;
 	(void)snprintf(lower, sizeof(lower), "/proc/self/fd/%d", fd);
-	(void)snprintf(upper, sizeof(upper), "/proc/self/fd/%d", fds->fd[0]);
-	(void)snprintf(work, sizeof(work), "/proc/self/fd/%d", fds->fd[1]);
+	(void)snprintf(upper, sizeof(upper), "/proc/self/fd/%d", fds[0]);
+	(void)snprintf(work, sizeof(work), "/proc/self/fd/%d", fds[1]);
 	memcpy(all, both, sizeof(both));
 	all[sizeof(both) / sizeof(both[0])] = mode;
 	fs_fd = fsopen("overlay", FSOPEN_CLOEXEC);
@@ -182,15 +198,15 @@ static int do_overlay(const struct request_fds *fds, const char *base, const cha
 	if (mnt < 0)
 		return err_set(err, -errno, "cannot mount the overlay for %s: %m", target);
 	if (move_mount(mnt, "", fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
-		return err_set(err, -errno, "cannot mount the overlay at %s/%s: %m", base, target);
+		return err_set(err, -errno, "cannot mount the overlay at %s: %m", target);
 	return 0;
 }
 
 /*
- * umount2 takes a path only. The parent is opened beneath @base without symlinks and
+ * umount2 takes a path only. The parent is opened beneath the base without symlinks and
  * reached through its descriptor, so that nothing an action put in the way is followed.
  */
-static int unmount_path(const char *base, const char *target, int *parent_fd, char *out, size_t sz,
+static int unmount_path(struct work *w, const char *target, int *parent_fd, char *out, size_t sz,
 			struct err *err)
 {
 	const char *slash = strrchr(target, '/');
@@ -199,9 +215,9 @@ static int unmount_path(const char *base, const char *target, int *parent_fd, ch
 	int fd;
 
 	if (last[0] == '\0')
-		return err_set(err, -EINVAL, "nothing to unmount below %s", base);
+		return err_set(err, -EINVAL, "nothing to unmount below %s", w->req.text);
 	(void)snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - target) : 0, target);
-	fd = target_open(base, parent, err);
+	fd = target_open(w, parent, err);
 	if (fd < 0)
 		return fd;
 	*parent_fd = fd;
@@ -209,12 +225,12 @@ static int unmount_path(const char *base, const char *target, int *parent_fd, ch
 	return 0;
 }
 
-static int do_unmount(const char *base, const char *target, bool detach, struct err *err)
+static int do_unmount(struct work *w, const char *target, bool detach, struct err *err)
 {
 	const struct timespec pause = {.tv_nsec = UNMOUNT_PAUSE_NS};
 	auto_close int parent_fd = -1;
 	char path[PATH_MAX + 64];
-	int ret = unmount_path(base, target, &parent_fd, path, sizeof(path), err);
+	int ret = unmount_path(w, target, &parent_fd, path, sizeof(path), err);
 
 	if (ret < 0)
 		return ret;
@@ -223,14 +239,14 @@ static int do_unmount(const char *base, const char *target, bool detach, struct 
 			return 0;
 		ret = -errno;
 		if (ret != -EBUSY)
-			return err_set(err, ret, "cannot unmount %s/%s: %s", base, target,
+			return err_set(err, ret, "cannot unmount %s/%s: %s", w->req.text, target,
 				       strerrordesc_np(-ret));
 		(void)nanosleep(&pause, NULL);
 	}
 	if (!detach)
-		return err_set(err, -EBUSY, "%s/%s is in use", base, target);
+		return err_set(err, -EBUSY, "%s/%s is in use", w->req.text, target);
 	if (umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
-		return err_set(err, -errno, "cannot detach %s/%s: %m", base, target);
+		return err_set(err, -errno, "cannot detach %s/%s: %m", w->req.text, target);
 	return 1;
 }
 
@@ -244,31 +260,60 @@ static int do_ping(const char *path, struct err *err)
 	return 0;
 }
 
-static int dispatch(const struct helper_request *req, const struct request_fds *fds,
-		    struct err *err)
+static int do_step(struct work *w, const struct helper_step *step, struct err *err)
 {
 	static const int wanted[] = {
 		[HELPER_ATTACH] = 1, [HELPER_BIND] = 1,	   [HELPER_OVERLAY] = 2,
 		[HELPER_SELF] = 0,   [HELPER_UNMOUNT] = 0, [HELPER_PING] = 0,
 	};
+	const char *target = w->req.text + step->target;
+	const int *fds = w->fds.fd + w->next_fd;
 
-	if (req->op < HELPER_ATTACH || req->op > HELPER_PING || fds->nr != wanted[req->op])
+	if (step->op < HELPER_ATTACH || step->op > HELPER_PING ||
+	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len)
 		return err_set(err, -EPROTO, "malformed request to the mount helper");
-	switch ((enum helper_op)req->op) {
+	w->next_fd += wanted[step->op];
+	switch ((enum helper_op)step->op) {
 	case HELPER_ATTACH:
-		return do_attach(fds->fd[0], req->a, err);
+		return do_attach(fds[0], w->req.text, err);
 	case HELPER_BIND:
-		return do_bind(fds->fd[0], req->a, req->b, err);
-	case HELPER_SELF:
-		return do_self(req->a, req->b, err);
+		return do_bind(w, fds[0], target, err);
 	case HELPER_OVERLAY:
-		return do_overlay(fds, req->a, req->b, req->flags & HELPER_FLAG_USERNS, err);
+		return do_overlay(w, fds, target, step->flags & HELPER_FLAG_USERNS, err);
+	case HELPER_SELF:
+		return do_self(w, target, err);
 	case HELPER_UNMOUNT:
-		return do_unmount(req->a, req->b, req->flags & HELPER_FLAG_DETACH, err);
+		return do_unmount(w, target, step->flags & HELPER_FLAG_DETACH, err);
 	case HELPER_PING:
-		return do_ping(req->a, err);
+		return do_ping(w->req.text, err);
 	}
 	return -EPROTO;
+}
+
+static void do_request(struct work *w, struct helper_reply *reply)
+{
+	bool failed = false;
+
+	w->next_fd = 0;
+	w->base_fd = -1;
+	reply->seq = w->req.seq;
+	reply->msg[0] = '\0';
+	for (uint32_t i = 0; i < HELPER_MAX_STEPS; i++)
+		reply->code[i] = -ECANCELED;
+	for (uint32_t i = 0; i < w->req.nr && (!failed || w->req.go_on); i++) {
+		bool may = w->req.steps[i].flags & HELPER_FLAG_MAY;
+		struct err err = {0};
+		int ret = do_step(w, &w->req.steps[i], &err);
+
+		reply->code[i] = ret;
+		if (ret < 0 && !failed && !may)
+			(void)snprintf(reply->msg, sizeof(reply->msg), "%s", err_text(&err, ret));
+		failed |= ret < 0 && !may;
+	}
+	if (w->base_fd >= 0)
+		(void)close(steal_fd(&w->base_fd));
+	for (int i = 0; i < w->fds.nr; i++)
+		(void)close(w->fds.fd[i]);
 }
 
 static void take_fds(struct msghdr *msg, struct request_fds *fds)
@@ -290,14 +335,22 @@ static void take_fds(struct msghdr *msg, struct request_fds *fds)
 	}
 }
 
+static bool is_whole(const struct helper_request *req, size_t got)
+{
+	size_t head = offsetof(struct helper_request, text);
+
+	return got >= head && req->text_len > 0 && got == head + req->text_len &&
+	       req->text[req->text_len - 1] == '\0' && req->nr <= HELPER_MAX_STEPS;
+}
+
 /* 1: a whole request, 0: the other end is gone, negative: broken. */
-static int receive(int sock, struct helper_request *req, struct request_fds *fds)
+static int receive(int sock, struct work *w)
 {
 	union {
 		char bytes[CMSG_SPACE(HELPER_MAX_FDS * sizeof(int))];
 		struct cmsghdr align;
 	} control;
-	struct iovec iov = {.iov_base = req, .iov_len = sizeof(*req)};
+	struct iovec iov = {.iov_base = &w->req, .iov_len = sizeof(w->req)};
 	struct msghdr msg = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
@@ -306,23 +359,21 @@ static int receive(int sock, struct helper_request *req, struct request_fds *fds
 	};
 	ssize_t got;
 
-	fds->nr = 0;
+	w->fds.nr = 0;
 	do
 		got = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
 	while (got < 0 && errno == EINTR);
 	if (got <= 0)
 		return got == 0 ? 0 : -errno;
-	take_fds(&msg, fds);
-	if ((size_t)got != sizeof(*req) || memchr(req->a, 0, sizeof(req->a)) == NULL ||
-	    memchr(req->b, 0, sizeof(req->b)) == NULL)
-		req->op = 0;
+	take_fds(&msg, &w->fds);
+	if (!is_whole(&w->req, (size_t)got))
+		w->req.nr = 0;
 	return 1;
 }
 
 int fs_helper_main(int socket_fd)
 {
-	struct helper_request req;
-	struct request_fds fds;
+	struct work w;
 
 	/* The terminal's signals are for the daemon, which still needs us to unmount. */
 	(void)signal(SIGINT, SIG_IGN);
@@ -333,20 +384,15 @@ int fs_helper_main(int socket_fd)
 	if (chdir("/") < 0)
 		return 1;
 	for (;;) {
-		struct err err = {0};
-		struct helper_reply reply = {0};
-		int ret = receive(socket_fd, &req, &fds);
+		struct helper_reply reply;
+		int ret = receive(socket_fd, &w);
+		size_t len;
 
 		if (ret <= 0)
 			return ret == 0 ? 0 : 1;
-		reply.seq = req.seq;
-		reply.code = dispatch(&req, &fds, &err);
-		if (reply.code < 0)
-			(void)snprintf(reply.msg, sizeof(reply.msg), "%s",
-				       err_text(&err, reply.code));
-		for (int i = 0; i < fds.nr; i++)
-			(void)close(fds.fd[i]);
-		if (send(socket_fd, &reply, sizeof(reply), MSG_NOSIGNAL) < 0)
+		do_request(&w, &reply);
+		len = offsetof(struct helper_reply, msg) + strlen(reply.msg) + 1;
+		if (send(socket_fd, &reply, len, MSG_NOSIGNAL) < 0)
 			return 0;
 	}
 }

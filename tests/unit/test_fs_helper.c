@@ -134,6 +134,65 @@ static void test_targets_are_resolved_beneath_without_symlinks(void **state)
 	end(&f);
 }
 
+/* More than one message holds, in both directions. */
+static void test_many_steps_are_done_in_order(void **state)
+{
+	struct fixture f;
+	struct fs_helper_step steps[41];
+	static char targets[41][16];
+
+	begin(&f, state);
+	assert_int_equal(
+		tests_sh(*state, "for i in $(seq 0 39); do mkdir -p base/m/$i up/$i; done"), 0);
+	steps[0] = (struct fs_helper_step){.op = FS_HELPER_BIND_SELF, .target = "m"};
+	for (int i = 1; i <= 40; i++) {
+		(void)snprintf(targets[i], sizeof(targets[i]), "m/%d", i - 1);
+		steps[i] = (struct fs_helper_step){
+			.op = FS_HELPER_BIND, .target = targets[i], .fd = {f.up, -1}};
+	}
+	assert_int_equal(fs_helper_run(f.h, f.base, steps, 41, false, NULL), 0);
+	assert_int_equal(tests_sh(f.base, "! touch m/new 2>/dev/null; touch m/39/new;"
+					  "test -e m/0/new; test -e ../up/new"),
+			 0);
+	for (int i = 0; i <= 40; i++) {
+		assert_int_equal(steps[i].code, 0);
+		steps[i] = (struct fs_helper_step){.op = FS_HELPER_UNMOUNT,
+						   .target = i == 40 ? "m" : targets[40 - i]};
+	}
+	assert_int_equal(fs_helper_run(f.h, f.base, steps, 41, false, NULL), 0);
+	for (int i = 0; i <= 40; i++)
+		assert_int_equal(steps[i].code, 0);
+	assert_int_equal(tests_sh(f.base, "! test -e m/0/new; ! grep -q /base/m /proc/self/mounts"),
+			 0);
+	end(&f);
+}
+
+static void test_steps_stop_at_a_failure_or_go_on(void **state)
+{
+	struct fixture f;
+	struct err err = {0};
+
+	begin(&f, state);
+	for (int go_on = 0; go_on < 2; go_on++) {
+		struct fs_helper_step steps[] = {
+			{.op = FS_HELPER_BIND_SELF, .target = "none", .may = true},
+			{.op = FS_HELPER_BIND, .target = "id/d", .fd = {f.up, -1}},
+			{.op = FS_HELPER_BIND, .target = "id/x", .fd = {f.up, -1}},
+			{.op = FS_HELPER_BIND, .target = "id/d", .fd = {f.work, -1}},
+		};
+
+		assert_int_equal(fs_helper_run(f.h, f.base, steps, 4, go_on, &err), -ENOENT);
+		assert_non_null(strstr(err.msg, "id/x"));
+		assert_int_equal(steps[0].code, -ENOENT);
+		assert_int_equal(steps[1].code, 0);
+		assert_int_equal(steps[2].code, -ENOENT);
+		assert_int_equal(steps[3].code, go_on ? 0 : -ECANCELED);
+		for (int i = 0; i <= go_on; i++)
+			assert_int_equal(fs_helper_unmount(f.h, f.base, "id/d", false, NULL), 0);
+	}
+	end(&f);
+}
+
 static void test_busy_mount_is_kept_or_detached(void **state)
 {
 	struct fixture f;
@@ -194,6 +253,8 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_overlay_merges_and_is_unmounted_by_another_helper),
 		TESTS_IN_DIR(test_volatile_overlay_is_refused_until_the_mark_goes),
 		TESTS_IN_DIR(test_targets_are_resolved_beneath_without_symlinks),
+		TESTS_IN_DIR(test_many_steps_are_done_in_order),
+		TESTS_IN_DIR(test_steps_stop_at_a_failure_or_go_on),
 		TESTS_IN_DIR(test_busy_mount_is_kept_or_detached),
 		TESTS_IN_DIR(test_helper_that_hangs_is_replaced),
 		TESTS_IN_DIR(test_helper_inherits_nothing_but_its_socket),
