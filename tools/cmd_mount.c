@@ -287,7 +287,7 @@ static int force_end(const char *mountpoint, pid_t pid, struct err *err)
 		(void)kill(pid, SIGKILL);
 		(void)daemon_wait_gone(pid, GONE_MS);
 	}
-	while (daemon_is_mountpoint(mountpoint)) {
+	while (daemon_is_mounted(mountpoint)) {
 		if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
 			return err_set(err, -errno, "cannot detach %s: %s", mountpoint,
 				       strerror(errno));
@@ -299,9 +299,9 @@ static int wait_ended(const char *mountpoint, pid_t pid, struct err *err)
 {
 	int ret = pid > 0 ? daemon_wait_gone(pid, GONE_MS) : 0;
 
-	for (int i = 0; ret == 0 && daemon_is_mountpoint(mountpoint) && i < 1000; i++)
+	for (int i = 0; ret == 0 && daemon_is_mounted(mountpoint) && i < 1000; i++)
 		(void)usleep(10000);
-	if (ret || daemon_is_mountpoint(mountpoint))
+	if (ret || daemon_is_mounted(mountpoint))
 		return err_set(err, -ETIMEDOUT, "%s (pid %d) was told to end and has not",
 			       mountpoint, (int)pid);
 	return 0;
@@ -315,7 +315,7 @@ static int umount_dead(const char *mountpoint, struct err *err)
 	if (ret > 0)
 		return 0;
 	/* It ended between the two looks. */
-	if (ret == 0 && daemon_is_mountpoint(mountpoint))
+	if (ret == 0 && daemon_is_mounted(mountpoint))
 		ret = err_set(err, -EBUSY, "cannot end the mount at %s", mountpoint);
 	return ret;
 }
@@ -334,7 +334,7 @@ static int umount_at(const char *mountpoint, const struct umount_args *args,
 	pid_t pid = known->pid;
 	int ret;
 
-	if (!daemon_is_mountpoint(mountpoint))
+	if (!daemon_is_mounted(mountpoint))
 		return err_set(err, -EINVAL, "nothing is mounted at %s", mountpoint);
 	if (known->stopped)
 		ret = err_set(err, -ETIMEDOUT,

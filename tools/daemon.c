@@ -431,7 +431,8 @@ static bool field_is(const char *field, size_t len, const char *path)
 	return len == 0 && *path == '\0';
 }
 
-bool daemon_is_mountpoint(const char *path)
+/* Is something of @type (NULL: of any) mounted exactly at @path? */
+static bool is_mounted(const char *path, const char *type)
 {
 	auto_buf struct buf text = {0};
 	char *save = NULL;
@@ -440,14 +441,26 @@ bool daemon_is_mountpoint(const char *path)
 		return false;
 	for (char *line = strtok_r(text.data, "\n", &save); line;
 	     line = strtok_r(NULL, "\n", &save)) {
+		const char *of = strstr(line, " - ");
 		const char *p = line;
 
 		for (int i = 0; i < 4 && p; i++) {
 			p = strchr(p, ' ');
 			p = p ? p + 1 : NULL;
 		}
-		if (p && field_is(p, strcspn(p, " "), path))
+		if (p && field_is(p, strcspn(p, " "), path) &&
+		    (!type || (of && field_is(of + 3, strcspn(of + 3, " "), type))))
 			return true;
 	}
 	return false;
+}
+
+bool daemon_is_mountpoint(const char *path)
+{
+	return is_mounted(path, NULL);
+}
+
+bool daemon_is_mounted(const char *path)
+{
+	return is_mounted(path, "fuse.casbox");
 }

@@ -60,5 +60,7 @@ int daemon_automatic_path(const char *store, char **out, struct err *err);
 
 /* Is something mounted exactly at @path, by /proc/self/mountinfo? Never touches it. */
 bool daemon_is_mountpoint(const char *path);
+/* Is a mount of ours there, whatever else lies below it? */
+bool daemon_is_mounted(const char *path);
 
 #endif

@@ -24,6 +24,19 @@ mount -t tmpfs tmpfs "$T/busy"
 : > "$T/busy/other"
 refused "$T/busy"
 eq "the other mount" "$T/busy" "$(mounts_below "$T/busy")"
+rm "$T/busy/other"
+
+# An empty one is fine, and stays when ours goes: in peace, and by force.
+expect 0 within 20 "$CASBOX" mount "$T/busy"
+expect 0 within 20 "$CASBOX" umount "$T/busy"
+eq "the other mount" "$T/busy" "$(mounts_below "$T/busy")"
+expect 1 within 20 "$CASBOX" umount "$T/busy"
+said "nothing is mounted at $T/busy"
+expect 0 within 20 "$CASBOX" mount "$T/busy"
+pid=$(casbox ctl version | sed -n 's/.*"pid": *\([0-9]*\).*/\1/p')
+kill -STOP "$pid"
+expect 0 within 40 "$CASBOX" umount --force "$T/busy"
+eq "the other mount" "$T/busy" "$(mounts_below "$T/busy")"
 umount "$T/busy"
 
 # Nothing to unmount.
