@@ -382,12 +382,16 @@ static int evict_chosen(struct eviction *e)
 static int run(struct eviction *e, const struct cas_evict_roots *roots)
 {
 	const struct cas_catalog *cat = e->store->catalog;
+	struct err lost = {0};
 	int ret = cas_store_sync(e->store, e->err);
 
-	if (ret == 0)
-		ret = cat->ops->flush(cat->ctx, e->err);
-	if (ret == 0)
-		ret = cas_evict_mark(e->store, roots, &e->live, e->err);
+	if (ret < 0)
+		return ret;
+	/* Rows are hints: a full disk that takes none is no reason to free nothing. */
+	ret = cat->ops->flush(cat->ctx, &lost);
+	if (ret < 0)
+		log_warn("evicting without the latest uses: %s", err_text(&lost, ret));
+	ret = cas_evict_mark(e->store, roots, &e->live, e->err);
 	if (ret == 0)
 		ret = list_all(e);
 	if (ret == 0)

@@ -6,6 +6,8 @@
 #include "cas/cas.h"
 #include "meta/meta.h"
 #include "tools/cli.h"
+#include "tools/client.h"
+#include "tools/daemon.h"
 #include "tools/local.h"
 #include "tools/progress.h"
 
@@ -28,6 +30,9 @@ static const struct cli_option options[] = {
 struct fsck {
 	struct cli *cli;
 	const struct fsck_args *args;
+	struct cas_fsck_result result;
+	bool miscounted; /* the ledger's sums are not those of the files */
+	struct meta_reconcile_result recounted;
 };
 
 static void print_fault(void *ctx, const char *line)
@@ -54,38 +59,45 @@ static void print_note(void *ctx, const char *line)
 	cli_warn(fsck->cli, "note: %s", line);
 }
 
-static void print_sums(const struct fsck *fsck, const struct cas_fsck_result *r)
+static void print_sums(const struct fsck *fsck)
 {
+	const struct cas_fsck_result *r = &fsck->result;
+	const struct meta_reconcile_result *counts = &fsck->recounted;
 	char size[24];
 
 	if (fsck->args->json) {
 		(void)cli_print_json(json_pack(
-			"{s:I, s:I, s:I, s:I, s:I}", "blobs", (json_int_t)r->blobs, "bytes",
-			(json_int_t)r->bytes, "faults", (json_int_t)r->faults, "repaired",
-			(json_int_t)r->repaired, "foreign", (json_int_t)r->foreign));
+			"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "blobs", (json_int_t)r->blobs,
+			"bytes", (json_int_t)r->bytes, "faults", (json_int_t)r->faults, "repaired",
+			(json_int_t)r->repaired, "foreign", (json_int_t)r->foreign, "adopted",
+			(json_int_t)counts->adopted, "dropped", (json_int_t)counts->dropped,
+			"resized", (json_int_t)counts->resized));
 		return;
 	}
+	if (counts->adopted + counts->dropped + counts->resized > 0)
+		cli_warn(fsck->cli,
+			 "note: counted anew: %llu blobs were not recorded, %llu recorded ones are "
+			 "gone, %llu had another size",
+			 (unsigned long long)counts->adopted, (unsigned long long)counts->dropped,
+			 (unsigned long long)counts->resized);
 	cli_warn(fsck->cli, "%llu blobs, %s: %llu faults, %llu repaired",
 		 (unsigned long long)r->blobs, progress_size(r->bytes, size),
 		 (unsigned long long)r->faults, (unsigned long long)r->repaired);
 }
 
-static int fsck_store(struct cli *cli, struct local *local, const struct fsck_args *args,
-		      struct err *err)
+static int fsck_store(struct fsck *fsck, struct local *local, struct err *err)
 {
-	struct fsck fsck = {cli, args};
 	struct cas_fsck_progress counted = {0};
 	struct cas_fsck_options opts = {
-		.repair = args->repair,
-		.nr_threads = args->threads,
+		.repair = fsck->args->repair,
+		.nr_threads = fsck->args->threads,
 		.fault = print_fault,
 		.note = print_note,
-		.ctx = &fsck,
+		.ctx = fsck,
 		.progress = &counted,
 	};
 	_Atomic uint64_t total = 0;
 	struct progress_source source = {"fsck", &counted.blobs, &counted.bytes, &total};
-	struct cas_fsck_result result = {0};
 	struct meta_stat known = {0};
 	struct progress *progress;
 	int ret;
@@ -94,18 +106,60 @@ static int fsck_store(struct cli *cli, struct local *local, const struct fsck_ar
 		total = known.bytes;
 	cli_catch_signals(&counted.cancel);
 	progress = progress_begin(&source);
-	ret = cas_fsck(local_store(local), &opts, &result, err);
+	ret = cas_fsck(local_store(local), &opts, &fsck->result, err);
 	progress_end(progress);
-	if (ret)
-		return ret;
-	print_sums(&fsck, &result);
-	return result.faults > 0 ? 1 : 0;
+	if (ret == 0 && !cas_store_is_read_only(local_store(local)) &&
+	    meta_stat(local_meta(local), &known, NULL) == 0)
+		fsck->miscounted =
+			known.blobs != fsck->result.blobs || known.bytes != fsck->result.bytes;
+	return ret;
+}
+
+static int ask_daemon(const struct daemon *daemon, struct meta_reconcile_result *out,
+		      struct err *err)
+{
+	const char *const words[] = {"reconcile"};
+	struct client *client = NULL;
+	json_t *answer = NULL;
+	int ret = client_open_daemon(daemon, -1, &client, err);
+
+	if (ret == 0)
+		ret = client_ask(client, words, 1, 0, &answer, err);
+	if (ret == 0) {
+		out->adopted = (uint64_t)json_integer_value(json_object_get(answer, "adopted"));
+		out->dropped = (uint64_t)json_integer_value(json_object_get(answer, "dropped"));
+		out->resized = (uint64_t)json_integer_value(json_object_get(answer, "resized"));
+	}
+	json_decref(answer);
+	client_close(client);
+	return ret;
+}
+
+/* Rows are hints, so making them right needs no --repair. Who serves the store does it. */
+static int recount(struct cli *cli, struct meta_reconcile_result *out, struct err *err)
+{
+	struct daemon daemon = {0};
+	struct local *local = NULL;
+	int ret = daemon_find(cli->store, &daemon, err);
+
+	if (ret == 1) {
+		ret = ask_daemon(&daemon, out, err);
+	} else if (ret == 0) {
+		ret = local_open(cli, LOCAL_WRITER, &local, err);
+		if (ret == 0)
+			ret = local_reconcile(local, out, err);
+		local_close(local);
+	}
+	daemon_fini(&daemon);
+	return ret;
 }
 
 int cmd_fsck(struct cli *cli, int argc, char **argv, struct err *err)
 {
 	struct fsck_args args = {0};
 	struct cli_words words = {0};
+	struct fsck fsck = {.cli = cli, .args = &args};
+	struct err why = {0};
 	struct local *local = NULL;
 	int ret = cli_parse(cli, options, &args, CLI_ANYWHERE, argc, argv, &words, err);
 
@@ -115,7 +169,15 @@ int cmd_fsck(struct cli *cli, int argc, char **argv, struct err *err)
 		return cli_usage(cli, err, "unexpected argument '%s'", words.argv[0]);
 	ret = local_open(cli, args.repair ? LOCAL_RECORD : LOCAL_READ, &local, err);
 	if (ret == 0)
-		ret = fsck_store(cli, local, &args, err);
+		ret = fsck_store(&fsck, local, err);
 	local_close(local);
-	return ret;
+	if (ret)
+		return ret;
+	if (fsck.miscounted) {
+		ret = recount(cli, &fsck.recounted, &why);
+		if (ret)
+			cli_warn(cli, "note: counts differ and stay: %s", err_text(&why, ret));
+	}
+	print_sums(&fsck);
+	return fsck.result.faults > 0 ? 1 : 0;
 }

@@ -71,12 +71,12 @@ static int evict(struct cli *cli, const struct gc_args *args, json_t **answer, s
 	struct cas_evict_result r = {0};
 	struct cas_evict_roots roots;
 	struct local *local = NULL;
-	int ret = local_open(cli, LOCAL_WRITER, &local, err);
+	int ret = local_open(cli, LOCAL_EVICT, &local, err);
 
 	if (ret)
 		return ret;
 	roots = roots_of_store(local_store(local));
-	ret = local_reconcile(local, err);
+	ret = local_reconcile(local, NULL, err);
 	if (ret == 0)
 		ret = cas_evict(local_store(local), &opts, &roots, &r, err);
 	local_close(local);

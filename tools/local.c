@@ -27,7 +27,9 @@ struct local {
 	struct buf kept; /* rows, a newline after each batch */
 	int spill_fd;	 /* kept rows beyond KEEP_MAX; -1: none yet */
 	bool kept_any;
-	bool locked; /* LOCAL_WRITER */
+	bool locked; /* LOCAL_WRITER, LOCAL_EVICT */
+	bool evict;  /* LOCAL_EVICT */
+	bool blind;  /* and index and ledger could not be written */
 };
 
 static enum cas_durability durability_of(const struct cli *cli)
@@ -135,11 +137,21 @@ static int close_meta(struct local *local, struct err *err)
 
 static enum meta_mode meta_mode_of(const struct local *local, enum local_mode mode)
 {
-	if (mode == LOCAL_WRITER)
+	if (mode == LOCAL_WRITER || mode == LOCAL_EVICT)
 		return META_WRITER;
 	if (mode == LOCAL_READ || cas_store_is_read_only(local->store))
 		return META_READER;
 	return META_CLIENT;
+}
+
+/* What can be read of index and ledger has to do. @err: why they cannot be written. */
+static int go_blind(struct local *local, int code, struct err *err)
+{
+	cli_warn(local->cli, "going by the files alone: %s", err_text(err, code));
+	*err = (struct err){0};
+	(void)close_meta(local, NULL);
+	local->blind = true;
+	return open_meta(local, META_READER, err);
 }
 
 int local_open(const struct cli *cli, enum local_mode mode, struct local **out, struct err *err)
@@ -157,13 +169,16 @@ int local_open(const struct cli *cli, enum local_mode mode, struct local **out, 
 		return err_set(err, -ENOMEM, "out of memory");
 	local->cli = cli;
 	local->spill_fd = -1;
+	local->evict = mode == LOCAL_EVICT;
 	ret = cas_store_open(&opts, &local->store, err);
-	if (ret == 0 && mode == LOCAL_WRITER) {
+	if (ret == 0 && (mode == LOCAL_WRITER || local->evict)) {
 		ret = cas_store_writer_lock(local->store, LOCK_MS, err);
 		local->locked = ret == 0;
 	}
 	if (ret == 0)
 		ret = open_meta(local, meta_mode_of(local, mode), err);
+	if (ret && local->evict && local->locked)
+		ret = go_blind(local, ret, err);
 	if (ret) {
 		if (local->locked)
 			cas_store_writer_unlock(local->store);
@@ -175,11 +190,11 @@ int local_open(const struct cli *cli, enum local_mode mode, struct local **out, 
 	return 0;
 }
 
-int local_reconcile(struct local *local, struct err *err)
+int local_reconcile(struct local *local, struct meta_reconcile_result *out, struct err *err)
 {
-	struct meta_reconcile_result result;
+	int ret = local->blind ? 0 : meta_reconcile(local->meta, out, err);
 
-	return meta_reconcile(local->meta, &result, err);
+	return ret && local->evict ? go_blind(local, ret, err) : ret;
 }
 
 struct cas_store *local_store(struct local *local)
@@ -271,6 +286,23 @@ static int write_kept(struct local *local, struct err *err)
 	if (ret)
 		return ret;
 	ret = each_kept(local, take_apply, err);
+	/* New databases, or a writer that was killed: more than these rows is missing. */
+	if (ret == 0 && meta_needs_reconcile(local->meta))
+		ret = meta_reconcile(local->meta, NULL, err);
+	if (ret) {
+		(void)close_meta(local, NULL);
+		return ret;
+	}
+	return close_meta(local, err);
+}
+
+/* What was removed by the files alone has made room to write it down. */
+static int catch_up(struct local *local, struct err *err)
+{
+	int ret = open_meta(local, META_WRITER, err);
+
+	if (ret == 0)
+		ret = meta_reconcile(local->meta, NULL, err);
 	if (ret) {
 		(void)close_meta(local, NULL);
 		return ret;
@@ -313,9 +345,11 @@ void local_close(struct local *local)
 	ret = close_meta(local, &err);
 	if (ret == 0 && local->kept_any)
 		ret = deliver_kept(local, &err);
+	if (local->blind)
+		ret = catch_up(local, &err);
 	if (ret)
-		cli_warn(local->cli, "stored, but not recorded in index and ledger: %s",
-			 err_text(&err, ret));
+		cli_warn(local->cli, "%s, but not recorded in index and ledger: %s",
+			 local->evict ? "done" : "stored", err_text(&err, ret));
 	client_close(local->client);
 	if (local->spill_fd >= 0)
 		(void)close(local->spill_fd);

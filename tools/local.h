@@ -8,6 +8,7 @@ struct cas_store;
 struct cli;
 struct err;
 struct meta;
+struct meta_reconcile_result;
 
 /*
  * A command that stores publishes files at once and sends its rows to the daemon when
@@ -21,16 +22,21 @@ enum local_mode {
 	LOCAL_READ,   /* nothing is recorded */
 	LOCAL_RECORD, /* files are published, or uses counted */
 	LOCAL_WRITER, /* the writer's lock is held until local_close */
+	/*
+	 * The same, and not stopped by index and ledger that cannot be written, as on a
+	 * full disk: they are only read then, and local_close makes good for it.
+	 */
+	LOCAL_EVICT,
 };
 
 /*
- * Open the store of @cli, made when missing. -EBUSY (LOCAL_WRITER): a daemon or another
+ * Open the store of @cli, made when missing. -EBUSY (the last two): a daemon or another
  * command held the lock for a minute.
  */
 int local_open(const struct cli *cli, enum local_mode mode, struct local **out, struct err *err);
 
-/* Index and ledger are made to agree with the files first; 0 or negative. */
-int local_reconcile(struct local *local, struct err *err);
+/* Make index and ledger agree with the files; 0 or negative. @out may be NULL. */
+int local_reconcile(struct local *local, struct meta_reconcile_result *out, struct err *err);
 
 struct cas_store *local_store(struct local *local);
 struct meta *local_meta(struct local *local);

@@ -199,6 +199,21 @@ static int run_sync(struct control_call *call, struct err *err)
 	return ret < 0 ? ret : catalog->ops->flush(catalog->ctx, err);
 }
 
+static int run_reconcile(struct control_call *call, struct err *err)
+{
+	struct meta_reconcile_result result = {0};
+	json_t *counts;
+	int ret = meta_reconcile(call->env->meta, &result, err);
+
+	if (ret < 0)
+		return ret;
+	counts = json_pack("{s:I, s:I, s:I}", "adopted", (json_int_t)result.adopted, "dropped",
+			   (json_int_t)result.dropped, "resized", (json_int_t)result.resized);
+	ret = counts && json_object_update(call->answer, counts) == 0 ? 0 : -ENOMEM;
+	json_decref(counts);
+	return ret;
+}
+
 static int run_version(struct control_call *call, struct err *err)
 {
 	const struct control_env *env = call->env;
@@ -297,6 +312,8 @@ const struct control_command control_commands[] = {
 	 control_gc},
 	{"rows", "rows TEXT", "take rows of index and ledger from another process", opts_rows,
 	 run_rows},
+	{"reconcile", "reconcile", "make index and ledger agree with the files", opts_none,
+	 run_reconcile},
 	{"sync", "sync", "make what was put durable and recorded", opts_none, run_sync},
 	{"version", "version", "of program and store; who serves", opts_none, run_version},
 	{"config", "config", "what was found and is in force", opts_none, run_config},

@@ -7,6 +7,7 @@
 #include "cas/cas.h"
 #include "fs/control/control.h"
 #include "fs/sandbox/sandbox.h"
+#include "meta/meta.h"
 
 /* Who is told of a root, and what came of it. */
 struct roots {
@@ -157,5 +158,8 @@ int control_gc(struct control_call *call, struct err *err)
 		return ret;
 	opts.max_bytes = (uint64_t)max;
 	ret = cas_evict(call->env->store, &opts, &roots, &result, err);
+	/* Rows that a full disk took have room again; what still fails is tried later. */
+	if (ret == 0 && meta_needs_reconcile(call->env->meta))
+		(void)meta_reconcile(call->env->meta, NULL, NULL);
 	return ret < 0 ? ret : add_answer(call->answer, &result);
 }

@@ -38,6 +38,7 @@
 #include "fs/serve/probe.h"
 #include "fs/serve/record.h"
 #include "fs/serve/session.h"
+#include "fs/serve/upkeep.h"
 #include "fs/serve/watchdog.h"
 #include "meta/meta.h"
 
@@ -76,6 +77,7 @@ struct daemon {
 	struct fs_session *two;
 	struct fs_invalidate *inv; /* set before any sandbox can change */
 	struct fs_watchdog *watchdog;
+	struct fs_upkeep *upkeep;
 	struct fs_probes *probes;
 	int signal_fd;
 	int wake_fd;
@@ -461,6 +463,8 @@ static int start(struct daemon *d, struct err *err)
 	if (ret == 0)
 		ret = start_watchdog(d);
 	if (ret == 0)
+		ret = fs_upkeep_new(d->meta, &d->upkeep);
+	if (ret == 0)
 		ret = fs_daemon_record_write(d->store, &record, err);
 	if (ret == 0)
 		fs_channels_open(d->channels);
@@ -538,6 +542,7 @@ static int close_data(struct daemon *d, struct err *err)
 
 	fs_executor_free(d->executor);
 	fs_executor_free(d->opener);
+	fs_upkeep_free(d->upkeep);
 	fs_session_free(d->one);
 	fs_session_free(d->two);
 	fs_channels_free(d->channels);
