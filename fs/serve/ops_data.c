@@ -20,6 +20,7 @@
 #include "fs/serve/executor.h"
 #include "fs/serve/handle.h"
 #include "fs/serve/inode.h"
+#include "fs/serve/iobuf.h"
 #include "fs/serve/open_reply.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/passthrough.h"
@@ -202,14 +203,18 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void read_blob(fuse_req_t req, const struct fs_inode *node, const struct fs_backing *backing,
 		      size_t size, off_t off)
 {
-	auto_free char *data = malloc(size ? size : 1);
-	struct err err = {0};
-	ssize_t got = data ? fs_backing_read(backing, data, size, off) : -ENOMEM;
+	struct fs_iobufs *pool = fs_req_session(req)->iobufs;
+	void *data = fs_iobuf_take(pool);
+	ssize_t got = -ENOMEM;
 
+	/* Fewer bytes than asked for would be zeros; more than this is never asked for. */
+	if (data)
+		got = size <= FS_IOBUF_SZ ? fs_backing_read(backing, data, size, off) : -EINVAL;
 	if (got < 0)
-		fs_reply_error(req, (int)got, "read", node, NULL, &err);
+		fs_reply_error(req, (int)got, "read", node, NULL, NULL);
 	else
 		(void)fuse_reply_buf(req, data, (size_t)got);
+	fs_iobuf_give(pool, data);
 }
 
 static void read_node(fuse_req_t req, const struct fs_inode *node, size_t size, off_t off)

@@ -19,12 +19,13 @@
 
 #include "cas/cas.h"
 #include "fs/serve/inode.h"
+#include "fs/serve/iobuf.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/passthrough.h"
 #include "fs/serve/probe.h"
 
 #define WAKE_SIGNAL    SIGUSR2
-#define MAX_IO	       (1U << 20)
+#define MAX_IO	       FS_IOBUF_SZ
 #define MAX_BACKGROUND 64
 
 static void session_init(void *userdata, struct fuse_conn_info *conn)
@@ -105,6 +106,8 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 	session->wire.want_passthrough = opts->passthrough;
 	session->threads = calloc((size_t)opts->nr_threads, sizeof(*session->threads));
 	ret = session->threads ? fs_inode_table_new(opts->root, &session->table) : -ENOMEM;
+	if (ret == 0)
+		ret = fs_iobufs_new((size_t)opts->nr_threads, &session->iobufs);
 	if (ret == 0)
 		ret = open_session(session, dev_fd, err);
 	if (ret < 0) {
@@ -235,6 +238,7 @@ void fs_session_free(struct fs_session *session)
 	fs_passthrough_free(session->passthrough);
 	if (session->se)
 		fuse_session_destroy(session->se);
+	fs_iobufs_free(session->iobufs);
 	fs_inode_table_free(session->table);
 	free(session->threads);
 	free(session);

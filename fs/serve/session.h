@@ -18,6 +18,7 @@ struct fs_backing_table;
 struct fs_channels;
 struct fs_executor;
 struct fs_inode_table;
+struct fs_iobufs;
 struct fs_passthrough;
 struct fs_probes;
 struct fuse_session;
@@ -55,6 +56,7 @@ struct fs_session {
 	struct fs_session_options opts;
 	struct fuse_session *se;
 	struct fs_inode_table *table;
+	struct fs_iobufs *iobufs;
 	struct fs_wire wire;
 	struct fs_passthrough *passthrough; /* from start on; NULL when not wanted */
 	uint32_t caps;			    /* FUSE_CAP_* in force, after INIT */

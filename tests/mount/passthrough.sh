@@ -64,7 +64,7 @@ if can_overlay; then
 	mkdir "$T/up/u" "$T/up/w"
 	mount -t overlay -o "lowerdir=$T/low,upperdir=$T/up/u,workdir=$T/up/w" overlay "$T/ovl"
 	STORE=$T/ovl/store
-	CASBOX_STORE=$STORE
+	export CASBOX_STORE="$STORE"
 	put "$T/tree" > /dev/null
 	mount_start
 	eq "on overlayfs" "no (the blobs lie on a stacked filesystem, such as overlayfs)" \
