@@ -21,7 +21,10 @@
 
 #define INIT_EXT	 (UINT64_C(1) << 30)
 #define INIT_PASSTHROUGH (UINT64_C(1) << 37)
-/* Blobs may lie on any filesystem that is not stacked itself. */
+/*
+ * The kernel counts our own layer: blobs may lie on any filesystem that is not stacked
+ * itself, and session two may be the lower layer of an overlay.
+ */
 #define STACK_DEPTH 1
 
 /* Both from 7.40 on; before, zeros. */
@@ -176,7 +179,7 @@ void fs_wire_init(struct fs_wire *wire, struct fuse_conn_info *conn)
 #ifdef CASBOX_LIBFUSE_PASSTHROUGH
 	if (wire->want_passthrough && fs_wire_offers_passthrough(wire)) {
 		(void)fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH);
-		conn->max_backing_stack_depth = STACK_DEPTH;
+		conn->max_backing_stack_depth = STACK_DEPTH - 1; /* libfuse counts without us */
 	}
 #else
 	(void)wire;
