@@ -73,8 +73,9 @@ struct daemon {
 	struct fs_view_boxes *boxes;
 	struct fs_mount mount_one;
 	struct fs_mount mount_two;
-	struct fs_session *one;
-	struct fs_session *two;
+	/* NULL until started: session two shows .casbox/config before there is one. */
+	struct fs_session *_Atomic one;
+	struct fs_session *_Atomic two;
 	struct fs_invalidate *inv; /* set before any sandbox can change */
 	struct fs_watchdog *watchdog;
 	struct fs_upkeep *upkeep;
@@ -165,17 +166,23 @@ static int env_stop(void *ctx, bool if_idle, bool force, struct err *err)
 	return 0;
 }
 
+static json_int_t nr_nodes(const struct fs_session *session)
+{
+	return session ? (json_int_t)fs_inode_count(session->table) : 0;
+}
+
 static int env_config(void *ctx, json_t *out)
 {
 	struct daemon *d = ctx;
-	json_t *o = json_pack("{s:s, s:s, s:b, s:b, s:i, s:i, s:b, s:s, s:I, s:I, s:I}", "store",
-			      cas_store_path(d->store), "mountpoint", d->mountpoint, "automatic",
-			      (int)d->opts->automatic, "allow_other", (int)d->opts->allow_other,
-			      "threads", d->nr_threads, "idle_s", d->opts->idle_s, "user_namespace",
-			      (int)d->in_userns, "mounting", "fsopen", "nodes_one",
-			      (json_int_t)fs_inode_count(d->one->table), "nodes_two",
-			      (json_int_t)fs_inode_count(d->two->table), "open_blobs",
-			      (json_int_t)fs_backing_count(d->backing));
+	const struct fs_session *two = d->two;
+	json_t *o = json_pack(
+		"{s:s, s:s, s:b, s:b, s:i, s:i, s:b, s:s, s:s, s:i, s:I, s:I, s:I}", "store",
+		cas_store_path(d->store), "mountpoint", d->mountpoint, "automatic",
+		(int)d->opts->automatic, "allow_other", (int)d->opts->allow_other, "threads",
+		d->nr_threads, "idle_s", d->opts->idle_s, "user_namespace", (int)d->in_userns,
+		"mounting", "fsopen", "libfuse", fs_wire_libfuse(), "fuse_protocol_minor",
+		two ? (int)two->wire.minor : 0, "nodes_one", nr_nodes(d->one), "nodes_two",
+		nr_nodes(two), "open_blobs", (json_int_t)fs_backing_count(d->backing));
 	int ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
 
 	json_decref(o);
@@ -184,10 +191,13 @@ static int env_config(void *ctx, json_t *out)
 
 static int session_stats(const struct fs_session *session, json_t *out)
 {
-	json_t *upcalls = json_object();
-	json_t *o = json_pack("{s:I, s:o}", "nodes", (json_int_t)fs_inode_count(session->table),
-			      "upcalls", upcalls);
+	json_t *upcalls;
+	json_t *o;
 
+	if (!session)
+		return 0;
+	upcalls = json_object();
+	o = json_pack("{s:I, s:o}", "nodes", nr_nodes(session), "upcalls", upcalls);
 	if (!o || json_object_set_new(out, session->opts.name, o) < 0)
 		return -ENOMEM;
 	return fs_wire_report(&session->wire, upcalls);
@@ -381,6 +391,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 {
 	auto_close int probe_fd = one ? -1 : open_probe(d);
 	struct fs_mount *mount = one ? &d->mount_one : &d->mount_two;
+	struct fs_session *session = NULL;
 	struct fs_entry root = {0};
 	struct fs_session_options opts = {
 		.name = one ? "one" : "two",
@@ -407,8 +418,13 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		fs_view_boxes_root(d->boxes, &root);
 	else
 		fs_view_top_root(d->top, &root);
-	ret = fs_session_new(&opts, mount, one ? &d->one : &d->two, err);
-	return ret < 0 ? ret : fs_session_start(one ? d->one : d->two, err);
+	ret = fs_session_new(&opts, mount, &session, err);
+	if (ret < 0)
+		return ret;
+	ret = fs_session_start(session, err);
+	/* One that did not start is ended as the others are. */
+	atomic_store(one ? &d->one : &d->two, session);
+	return ret;
 }
 
 static int start_watchdog(struct daemon *d)

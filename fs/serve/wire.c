@@ -211,3 +211,8 @@ int fs_wire_report(const struct fs_wire *wire, json_t *out)
 	}
 	return 0;
 }
+
+const char *fs_wire_libfuse(void)
+{
+	return fuse_pkgversion();
+}

@@ -46,4 +46,7 @@ uint64_t fs_wire_count(const struct fs_wire *wire, const char *name);
 /* Add "NAME": count to @out for every opcode seen. -ENOMEM. */
 int fs_wire_report(const struct fs_wire *wire, json_t *out);
 
+/* The version of libfuse that runs. */
+const char *fs_wire_libfuse(void);
+
 #endif
