@@ -18,6 +18,7 @@
 #include "cas/ingest.h"
 #include "cas/layout.h"
 #include "cas/put.h"
+#include "cas/spool.h"
 #include "cas/store.h"
 
 #endif

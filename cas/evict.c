@@ -13,11 +13,8 @@
 #include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "cas/evict_i.h"
+#include "cas/spool_i.h"
 #include "cas/store_i.h"
-
-#define HASH_NONFATAL_OOM		 1
-#define HASH_FUNCTION(key, len, hashval) ((void)(len), memcpy(&(hashval), (key), sizeof(hashval)))
-#include <uthash.h>
 
 /*
  * One run: what is needed is marked first (a blob published meanwhile is young and comes
@@ -135,13 +132,13 @@ static void remove_extra(struct eviction *e, const struct cas_walk_item *item)
 }
 
 /* Count a temporary or quarantined name, and remove it once it is old. */
-static int sweep_temporary(struct eviction *e, const struct cas_walk_item *item)
+static int sweep_temporary(struct eviction *e, const struct cas_walk_item *item, bool may_remove)
 {
 	uint64_t bytes = last_name_bytes(item);
 
 	e->result.before_bytes += bytes;
 	e->bytes += bytes;
-	if (is_stale(e, item))
+	if (may_remove && is_stale(e, item))
 		remove_extra(e, item);
 	else
 		e->has_bad |= item->kind == CAS_WALK_BAD;
@@ -158,24 +155,42 @@ static int sweep_bad(void *ctx, const struct cas_walk_item *item)
 	return 0;
 }
 
+/*
+ * Blobs elsewhere: those of another owner, those that another host may just have put (it
+ * drops its own copy trusting in this), and those whose put is not over.
+ */
+static bool is_kept(const struct eviction *e, const uint8_t hash[CAS_HASH_SZ],
+		    const struct stat *st)
+{
+	uint64_t size;
+
+	if (!e->store->may_unlink)
+		return true;
+	if (e->store->owned && time(NULL) - st->st_mtim.tv_sec < CAS_OWNER_FLOOR_SEC)
+		return true;
+	return cas_spool_size(e->store, hash, &size) == 1;
+}
+
 static int collect(void *ctx, const struct cas_walk_item *item)
 {
 	struct eviction *e = ctx;
 
 	if (item->kind == CAS_WALK_TMP || item->kind == CAS_WALK_BAD)
-		return sweep_temporary(e, item);
+		return sweep_temporary(e, item, e->store->may_unlink);
 	if (item->kind != CAS_WALK_ENTRY)
 		return 0;
 	e->result.before_bytes += disk_bytes(&item->st);
 	e->bytes += disk_bytes(&item->st);
-	return add_candidate(e, item);
+	return is_kept(e, item->hash, &item->st) ? 0 : add_candidate(e, item);
 }
 
 /* Temporaries only: what else there is (results, say) is not counted. */
 static int sweep_tmp(void *ctx, const struct cas_walk_item *item)
 {
+	struct eviction *e = ctx;
+
 	if (item->kind == CAS_WALK_TMP || item->kind == CAS_WALK_BAD)
-		return sweep_temporary(ctx, item);
+		return sweep_temporary(e, item, e->store->may_unlink);
 	return 0;
 }
 
@@ -184,7 +199,7 @@ static int count_variant(void *ctx, const struct cas_walk_item *item)
 	struct eviction *e = ctx;
 
 	if (item->kind == CAS_WALK_TMP || item->kind == CAS_WALK_BAD)
-		return sweep_temporary(e, item);
+		return sweep_temporary(e, item, true);
 	if (item->kind == CAS_WALK_ENTRY && item->st.st_nlink == 1) {
 		e->result.before_bytes += disk_bytes(&item->st);
 		e->bytes += disk_bytes(&item->st);
@@ -330,7 +345,7 @@ static int unlink_blob(struct eviction *e, const struct candidate *c)
 	cas_layout_path(c->digest.hash, path);
 	if (fstatat(e->store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	if (st.st_ino != c->ino)
+	if (st.st_ino != c->ino || is_kept(e, c->digest.hash, &st))
 		return 0;
 	if (unlinkat(e->store->cas_fd, path, 0) < 0)
 		return errno == ENOENT ? 0 : -errno;

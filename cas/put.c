@@ -94,7 +94,8 @@ static int open_nameless(struct cas_store *store, struct cas_tmp *out)
 
 static int open_spill(struct cas_store *store, struct cas_tmp *out)
 {
-	int ret = cas_tmp_open_anywhere(store->cas_fd, out);
+	/* A spooled put never looks at the blob directory. */
+	int ret = cas_tmp_open_anywhere(store->spool ? store->spool_fd : store->cas_fd, out);
 
 	if (ret == -EOPNOTSUPP)
 		ret = cas_tmp_open_anywhere(store->dir_fd, out);

@@ -2,6 +2,7 @@
 #ifndef CAS_PUT_I_H
 #define CAS_PUT_I_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "cas/digest.h"
@@ -14,6 +15,7 @@ struct err;
 struct cas_put_bytes_at {
 	const void *data;
 	struct cas_tmp *tmp;
+	bool moved; /* from the spool, whose file's lock we hold */
 };
 
 /*
@@ -22,6 +24,10 @@ struct cas_put_bytes_at {
  */
 int cas_publish(struct cas_store *store, const struct cas_digest *digest,
 		const struct cas_put_bytes_at *from, struct err *err);
+
+/* The same past the spool, into the blob directory itself. */
+int cas_publish_direct(struct cas_store *store, const struct cas_digest *digest,
+		       const struct cas_put_bytes_at *from, struct err *err);
 
 /*
  * The last steps, for a file that has its mode, owner and bytes: durable as configured,

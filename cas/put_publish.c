@@ -10,6 +10,7 @@
 #include "cas/base/log.h"
 #include "cas/copy.h"
 #include "cas/put_i.h"
+#include "cas/spool_i.h"
 #include "cas/store_i.h"
 
 /*
@@ -91,7 +92,7 @@ int cas_publish_tmp(struct cas_store *store, const struct cas_digest *digest, st
 	if (ret < 0)
 		return err_set(err, ret, "cannot publish blob %s: %s", CAS_DIGEST_TEXT(digest),
 			       strerrordesc_np(-ret));
-	return overflow ? cas_store_sync(store, err) : 0;
+	return overflow ? cas_store_sync_blobs(store, err) : 0;
 }
 
 /* A file in the shard itself (@named: with a name) with the bytes, dressed. */
@@ -99,7 +100,8 @@ static int make_file(struct cas_store *store, const struct cas_digest *digest,
 		     const struct cas_put_bytes_at *from, bool named, struct cas_tmp *tmp,
 		     struct err *err)
 {
-	int ret = cas_tmp_open(store, store->cas_fd, digest->hash, named, tmp);
+	int ret = from->moved ? cas_tmp_open_own(store, store->cas_fd, digest->hash, named, tmp)
+			      : cas_tmp_open(store, store->cas_fd, digest->hash, named, tmp);
 
 	if (ret == 0 && from->tmp && from->tmp->fd >= 0) {
 		ret = cas_copy_fd(from->tmp->fd, tmp->fd, digest->size, CAS_COPY_ANY, err);
@@ -155,10 +157,18 @@ static int publish_once(struct cas_store *store, const struct cas_digest *digest
 int cas_publish(struct cas_store *store, const struct cas_digest *digest,
 		const struct cas_put_bytes_at *from, struct err *err)
 {
-	int ret;
-
 	if (cas_digest_is_empty(digest))
 		return 0;
+	if (store->spool)
+		return cas_spool_accept(store, digest, from, err);
+	return cas_publish_direct(store, digest, from, err);
+}
+
+int cas_publish_direct(struct cas_store *store, const struct cas_digest *digest,
+		       const struct cas_put_bytes_at *from, struct err *err)
+{
+	int ret;
+
 	for (int round = 0; round < ROUNDS; round++) {
 		struct err why = {0};
 

@@ -47,8 +47,9 @@ static bool may_take(const struct taken *t)
 {
 	bool owned = t->st.st_uid == t->store->owner || geteuid() == 0;
 
-	return owned && t->st.st_nlink == 1 && t->st.st_dev == t->store->cas_dev &&
-	       t->st.st_size > 0;
+	/* With a spool the blob directory is the movers' alone. */
+	return owned && !t->store->spool && t->st.st_nlink == 1 &&
+	       t->st.st_dev == t->store->cas_dev && t->st.st_size > 0;
 }
 
 /* Mode and owner of a blob, and the time of its arrival: its age counts from here. */

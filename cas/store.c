@@ -15,6 +15,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "cas/spool.h"
 #include "cas/store_i.h"
 
 /*
@@ -272,11 +273,21 @@ static int open_parts(struct cas_store *store, int blobs_fd, struct err *err)
 	return 0;
 }
 
+/* Blobs elsewhere: a spool before them, and an owner. */
+static int open_spool(struct cas_store *store, int blobs_fd, bool fresh, struct err *err)
+{
+	int ret = cas_store_settle_owner(store, blobs_fd, fresh, err);
+
+	return ret == 0 ? open_part(store, store->dir_fd, "spool", true, &store->spool_fd, err)
+			: ret;
+}
+
 static int store_open(struct cas_store *store, const struct cas_store_options *opts,
 		      struct err *err)
 {
 	auto_free char *blobs = NULL;
 	auto_close int blobs_fd = -1;
+	bool fresh = false;
 	int ret = cas_store_locks_init(store);
 
 	if (ret == 0)
@@ -287,10 +298,16 @@ static int store_open(struct cas_store *store, const struct cas_store_options *o
 		ret = settle_version(store, opts->create, err);
 	if (ret == 0)
 		ret = open_lock(store, err);
-	if (ret == 0 && opts->blobs)
+	if (ret == 0 && opts->blobs) {
 		ret = open_dir(opts->blobs, opts->create, &blobs, &blobs_fd, err);
+		fresh = ret == 0 && faccessat(blobs_fd, "cas", F_OK, 0) < 0 && errno == ENOENT;
+	}
 	if (ret == 0)
 		ret = open_parts(store, opts->blobs ? blobs_fd : store->dir_fd, err);
+	if (ret == 0 && opts->blobs) {
+		store->blobs_path = steal_ptr(&blobs);
+		ret = open_spool(store, blobs_fd, fresh, err);
+	}
 	return ret;
 }
 
@@ -301,7 +318,8 @@ int cas_store_open(const struct cas_store_options *opts, struct cas_store **out,
 
 	if (store == NULL)
 		return -ENOMEM;
-	store->dir_fd = store->cas_fd = store->ac_fd = store->lock_fd = -1;
+	store->dir_fd = store->cas_fd = store->ac_fd = store->lock_fd = store->spool_fd = -1;
+	store->may_unlink = true;
 	store->link_fd[0] = store->link_fd[1] = -1;
 	store->durability = opts->durability;
 	store->catalog = &cas_catalog_null;
@@ -328,13 +346,16 @@ void cas_store_close(struct cas_store *store)
 		return;
 	if (store->cas_fd >= 0 && cas_store_sync(store, &err) < 0)
 		log_error("closing store %s: %s", store->path, err.msg);
+	cas_spool_stop(store);
 	close_if(store->lock_fd);
+	close_if(store->spool_fd);
 	close_if(store->link_fd[0]);
 	close_if(store->link_fd[1]);
 	close_if(store->ac_fd);
 	close_if(store->cas_fd);
 	close_if(store->dir_fd);
 	cas_store_locks_fini(store);
+	free(store->blobs_path);
 	free(store->path);
 	free(store);
 }

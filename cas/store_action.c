@@ -75,6 +75,13 @@ static bool is_stored(struct cas_store *store, const struct cas_digest *action, 
 	       memcmp(old.data, data, len) == 0;
 }
 
+/* With a spool, the sync that comes before the acknowledgment does not reach ac/. */
+static bool must_sync_now(const struct cas_store *store)
+{
+	return store->durability == CAS_DURABILITY_FULL ||
+	       (store->spool && store->durability == CAS_DURABILITY_BATCH);
+}
+
 static int write_action(struct cas_store *store, const struct cas_digest *action, const void *data,
 			size_t len)
 {
@@ -85,7 +92,7 @@ static int write_action(struct cas_store *store, const struct cas_digest *action
 		ret = io_write_full(tmp.fd, data, len);
 	if (ret == 0)
 		ret = cas_store_dress(store, tmp.fd, CAS_BLOB_MODE);
-	if (ret == 0 && store->durability == CAS_DURABILITY_FULL && fdatasync(tmp.fd) < 0)
+	if (ret == 0 && must_sync_now(store) && fdatasync(tmp.fd) < 0)
 		ret = -errno;
 	if (ret == 0)
 		ret = cas_tmp_replace(&tmp, action->hash);

@@ -12,6 +12,7 @@
 #include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "cas/hash.h"
+#include "cas/spool_i.h"
 #include "cas/store_i.h"
 #include "cas/tmp.h"
 
@@ -63,6 +64,8 @@ int cas_store_has(struct cas_store *store, const struct cas_digest *digest)
 
 	if (cas_digest_is_empty(digest))
 		return 1;
+	if (cas_spool_has(store, digest))
+		return 1;
 	cas_layout_path(digest->hash, path);
 	if (fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
@@ -82,7 +85,9 @@ int cas_store_resolve(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
 		*out = cas_digest_empty;
 		return 1;
 	}
-	ret = store->catalog->ops->size_find(store->catalog->ctx, hash, &d.size);
+	ret = cas_spool_size(store, hash, &d.size);
+	if (ret != 1)
+		ret = store->catalog->ops->size_find(store->catalog->ctx, hash, &d.size);
 	if (ret != 1) {
 		cas_layout_path(hash, path);
 		if (fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -265,6 +270,9 @@ int cas_store_open_blob(struct cas_store *store, const struct cas_digest *digest
 
 	if (cas_digest_is_empty(digest))
 		return open_empty(fd, err);
+	/* What cannot be had from the spool may have been moved on. */
+	if (cas_spool_check(store, digest, fd, NULL) == 0)
+		return 0;
 	ret = cas_blob_check(store, digest, fd, err);
 	if (ret == 0)
 		store->catalog->ops->blob_touch(store->catalog->ctx, digest);

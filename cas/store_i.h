@@ -13,9 +13,11 @@
 #include "cas/store.h"
 
 struct err;
+struct cas_spool;
 struct pending; /* store_sync.c */
 
-#define CAS_BLOB_MODE 0444
+#define CAS_BLOB_MODE	 0444
+#define CAS_STORE_ID_LEN 16
 /* 2000-01-01T00:00:00Z, the time of everything that has none of its own. */
 #define CAS_EPOCH_SEC 946684800
 
@@ -41,7 +43,7 @@ struct cas_shard {
 struct cas_store {
 	char *path;
 	int dir_fd;
-	int cas_fd;
+	int cas_fd; /* with blobs elsewhere, the spool may put another directory under it */
 	int ac_fd;
 	int link_fd[2]; /* links/0444, links/0555; -1 when missing and read-only */
 	int lock_fd;	/* -1 when missing and read-only */
@@ -50,6 +52,16 @@ struct cas_store {
 	uid_t owner; /* of STORE; new files are given to it when we are root */
 	gid_t group;
 	dev_t cas_dev; /* what syncfs(cas_fd) covers */
+
+	/* Blobs elsewhere (store_place.c, spool.c); otherwise NULL, empty, -1. */
+	char *blobs_path;
+	char id[CAS_STORE_ID_LEN + 1]; /* of STORE/id */
+	int spool_fd;
+	struct cas_spool *spool;  /* NULL: puts do not go through it */
+	bool owned;		  /* DIR/owner names a store; */
+	bool may_unlink;	  /* this one, or there is none. True without blobs elsewhere */
+	_Atomic bool spool_dirty; /* accepted since the last sync */
+
 	const struct cas_catalog *catalog;
 	struct cas_shard shards[CAS_LAYOUT_NR_SHARDS];
 
@@ -73,6 +85,14 @@ int cas_store_check_version(struct cas_store *store, struct err *err);
 
 /* Make a directory with this mode whatever the umask, owned as the store; there is fine. */
 int cas_store_mkdir(const struct cas_store *store, int dir_fd, const char *name, mode_t mode);
+
+/* Whose DIR is, @fresh when we have just made DIR/cas, and what this store is called. */
+int cas_store_settle_owner(struct cas_store *store, int blobs_fd, bool fresh, struct err *err);
+/* After a failure there: the path may lead to another directory by now (a new mount). */
+void cas_store_reopen_blobs(struct cas_store *store);
+
+/* cas_store_sync for the blob directory, when puts end in the spool. */
+int cas_store_sync_blobs(struct cas_store *store, struct err *err);
 
 /* Give a new file its mode and the store's owner. */
 int cas_store_dress(const struct cas_store *store, int fd, mode_t mode);

@@ -7,13 +7,8 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
+#include "cas/spool_i.h"
 #include "cas/store_i.h"
-
-/* The table may fail to grow; a row is only a hint, so that one is simply not kept. */
-#define HASH_NONFATAL_OOM 1
-/* A SHA-256 needs no further hashing. */
-#define HASH_FUNCTION(key, len, out) memcpy(&(out), (key), sizeof(out))
-#include <uthash.h>
 
 /*
  * A row that says "these bytes were hashed" must not outlive the bytes in a power cut:
@@ -138,7 +133,25 @@ static void hand_over(struct cas_store *store, struct pending *rows, bool keep)
 	}
 }
 
+/* Puts that end in the spool: that far, they do not wait for the blob directory. */
+static int sync_spool(struct cas_store *store, struct err *err)
+{
+	if (!atomic_exchange(&store->spool_dirty, false))
+		return 0;
+	if (store->durability == CAS_DURABILITY_BATCH && syncfs(store->spool_fd) < 0) {
+		atomic_store(&store->spool_dirty, true);
+		return err_set(err, -errno, "cannot sync the spool of store %s: %m", store->path);
+	}
+	cas_spool_wake(store);
+	return 0;
+}
+
 int cas_store_sync(struct cas_store *store, struct err *err)
+{
+	return store->spool ? sync_spool(store, err) : cas_store_sync_blobs(store, err);
+}
+
+int cas_store_sync_blobs(struct cas_store *store, struct err *err)
 {
 	struct pending *rows;
 	int ret = 0;

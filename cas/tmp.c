@@ -89,6 +89,61 @@ int cas_tmp_open(const struct cas_store *store, int top_fd, const uint8_t hash[C
 	return ret;
 }
 
+static void own_name(const struct cas_store *store, const uint8_t hash[CAS_HASH_SZ], char out[96])
+{
+	char path[CAS_LAYOUT_PATH_SZ];
+
+	cas_layout_path(hash, path);
+	(void)snprintf(out, 96, "%.2s/" CAS_TMP_PREFIX "%.16s-%.64s", path, store->id, path + 3);
+}
+
+static int open_own(struct cas_tmp *tmp)
+{
+	const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+
+	tmp->fd = openat(tmp->top_fd, tmp->path, flags, 0600);
+	if (tmp->fd < 0 && errno == EEXIST) {
+		(void)unlinkat(tmp->top_fd, tmp->path, 0);
+		tmp->fd = openat(tmp->top_fd, tmp->path, flags, 0600);
+	}
+	return tmp->fd < 0 ? -errno : 0;
+}
+
+int cas_tmp_open_own(const struct cas_store *store, int top_fd, const uint8_t hash[CAS_HASH_SZ],
+		     bool named, struct cas_tmp *out)
+{
+	struct cas_tmp tmp = {.fd = -1, .top_fd = top_fd, .own = true};
+	char shard[3];
+	int ret = -EOPNOTSUPP;
+
+	shard_name(hash, shard);
+	for (int made = 0; made < 2; made++) {
+		if (!named)
+			ret = open_unnamed(top_fd, shard, &tmp.fd);
+		if (ret == -EOPNOTSUPP) {
+			own_name(store, hash, tmp.path);
+			ret = open_own(&tmp);
+		}
+		if (ret != -ENOENT || made || cas_store_mkdir(store, top_fd, shard, 0755) < 0)
+			break;
+		ret = -EOPNOTSUPP;
+		tmp.path[0] = '\0';
+	}
+	if (ret == 0)
+		*out = tmp;
+	return ret;
+}
+
+void cas_tmp_sweep_own(const struct cas_store *store, int top_fd, const uint8_t hash[CAS_HASH_SZ])
+{
+	char path[96];
+	struct stat st;
+
+	own_name(store, hash, path);
+	if (fstatat(top_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		(void)unlinkat(top_fd, path, 0);
+}
+
 int cas_tmp_open_anywhere(int top_fd, struct cas_tmp *out)
 {
 	struct cas_tmp tmp = {.fd = -1, .top_fd = top_fd};
@@ -119,6 +174,20 @@ int cas_tmp_move(int top_fd, const char *from, const char *to)
 	return renameat(top_fd, from, top_fd, to) < 0 ? -errno : 0;
 }
 
+/* One mutation on any filesystem; what it may replace has the same bytes. */
+static int rename_own(const struct cas_tmp *tmp, const char *to)
+{
+	struct stat st;
+
+	if (renameat2(tmp->top_fd, tmp->path, tmp->top_fd, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	if (fstatat(tmp->top_fd, to, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	return renameat(tmp->top_fd, tmp->path, tmp->top_fd, to) < 0 ? -errno : 0;
+}
+
 static int link_unnamed(const struct cas_tmp *tmp, const char *to)
 {
 	char proc[32];
@@ -141,7 +210,7 @@ int cas_tmp_publish(const struct cas_store *store, struct cas_tmp *tmp,
 
 	cas_layout_path(hash, to);
 	if (tmp->path[0] != '\0') {
-		ret = cas_tmp_move(tmp->top_fd, tmp->path, to);
+		ret = tmp->own ? rename_own(tmp, to) : cas_tmp_move(tmp->top_fd, tmp->path, to);
 		if (ret == 0)
 			tmp->path[0] = '\0';
 		return ret;

@@ -16,6 +16,7 @@ struct cas_store;
 struct cas_tmp {
 	int fd; /* open for reading and writing, -1 when there is none */
 	int top_fd;
+	bool own; /* may replace when it gets its name, see cas_tmp_open_own */
 	char path[96];
 };
 
@@ -27,6 +28,17 @@ struct cas_tmp {
  */
 int cas_tmp_open(const struct cas_store *store, int top_fd, const uint8_t hash[CAS_HASH_SZ],
 		 bool named, struct cas_tmp *out);
+
+/*
+ * The same, but a named one is called after the store's id and the hash, has no lock, and
+ * takes the place of one that is there: whoever calls is the only one of this store to
+ * make that blob. Where renames cannot refuse to replace it will replace, which keeps
+ * them to one.
+ */
+int cas_tmp_open_own(const struct cas_store *store, int top_fd, const uint8_t hash[CAS_HASH_SZ],
+		     bool named, struct cas_tmp *out);
+/* Remove what a dead cas_tmp_open_own of this blob has left. */
+void cas_tmp_sweep_own(const struct cas_store *store, int top_fd, const uint8_t hash[CAS_HASH_SZ]);
 
 /*
  * One whose shard is not known yet: unnamed in @top_fd itself, or -EOPNOTSUPP.

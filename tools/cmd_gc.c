@@ -17,6 +17,7 @@
 struct gc_args {
 	uint64_t max_size;
 	bool dry_run;
+	bool drain;
 	bool json;
 };
 
@@ -25,6 +26,8 @@ static const struct cli_option options[] = {
 	{"max-size", 0, CLI_SIZE, ARG(max_size), "SIZE", "bytes on disk to come down to", true,
 	 NULL},
 	{"dry-run", 'n', CLI_FLAG, ARG(dry_run), NULL, "only tell what would go", false, NULL},
+	{"drain", 0, CLI_FLAG, ARG(drain), NULL, "first move all of the spool to --blobs", false,
+	 NULL},
 	{"json", 0, CLI_FLAG, ARG(json), NULL, "one JSON object", false, NULL},
 	{NULL, 0, CLI_FLAG, 0, NULL, NULL, false, NULL},
 };
@@ -91,6 +94,21 @@ static int evict(struct cli *cli, const struct gc_args *args, json_t **answer, s
 	return *answer ? 0 : err_set(err, -ENOMEM, "out of memory");
 }
 
+static _Atomic bool cancel;
+
+/* Returns when the spool is empty, whoever moves. */
+static int drain(struct cli *cli, struct err *err)
+{
+	struct local *local = NULL;
+	int ret = local_open(cli, LOCAL_RECORD, &local, err);
+
+	cli_catch_signals(&cancel);
+	if (ret == 0)
+		ret = cas_spool_drain(local_store(local), CAS_SPOOL_ALL, &cancel, err);
+	local_close(local);
+	return ret;
+}
+
 int cmd_gc(struct cli *cli, int argc, char **argv, struct err *err)
 {
 	struct gc_args args = {.max_size = NO_SIZE};
@@ -103,8 +121,13 @@ int cmd_gc(struct cli *cli, int argc, char **argv, struct err *err)
 		return ret < 0 ? ret : 0;
 	if (words.argc > 0)
 		return cli_usage(cli, err, "unexpected argument '%s'", words.argv[0]);
-	if (args.max_size == NO_SIZE)
+	if (args.max_size == NO_SIZE && !args.drain)
 		return cli_usage(cli, err, "--max-size SIZE is missing");
+	if (args.drain) {
+		ret = drain(cli, err);
+		if (ret || args.max_size == NO_SIZE)
+			return ret;
+	}
 	ret = daemon_find(cli->store, &daemon, err);
 	if (ret == 1)
 		ret = ask_daemon(&daemon, &args, &answer, err);

@@ -56,10 +56,11 @@ static void print_one(const struct put_args *args, const struct put_one *one)
 
 /* Outlives the command: the thread that counts may still run when it is done. */
 static _Atomic uint64_t total_bytes;
+/* A signal may come at any time. */
+static struct cas_ingest_progress counted;
 
 static int put_all(struct local *local, const struct put_args *args, struct put_one *all, int nr)
 {
-	struct cas_ingest_progress counted = {0};
 	struct cas_ingest_options opts = {
 		.nr_threads = args->threads,
 		.preserve = args->preserve,
@@ -82,6 +83,19 @@ static int put_all(struct local *local, const struct put_args *args, struct put_
 	return failed;
 }
 
+/* What is printed is stored already; only its way to the blob directory may take a while. */
+static void move_on(struct cli *cli, struct local *local)
+{
+	struct err err = {0};
+	int ret = cas_spool_drain(local_store(local), CAS_SPOOL_OWN, &counted.cancel, &err);
+
+	if (ret < 0)
+		cli_warn(cli,
+			 "stored, but not moved to the blob directory yet: %s; the next put, "
+			 "gc --drain or mount goes on",
+			 err_text(&err, ret));
+}
+
 /* Each path is acknowledged, or its failure told; what could be stored is stored. */
 static int put_paths(struct cli *cli, struct local *local, const struct put_args *args,
 		     struct put_one *all, int nr, struct err *err)
@@ -100,6 +114,7 @@ static int put_paths(struct cli *cli, struct local *local, const struct put_args
 			print_one(args, &all[i]);
 	}
 	(void)fflush(stdout);
+	move_on(cli, local);
 	return failed ? 1 : 0;
 }
 

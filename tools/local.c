@@ -135,6 +135,14 @@ static int close_meta(struct local *local, struct err *err)
 	return meta ? meta_close(meta, err) : 0;
 }
 
+/* With blobs elsewhere, what is put here is moved here unless a daemon does. */
+static int start_spool(struct local *local, struct err *err)
+{
+	const struct cas_spool_options opts = {0};
+
+	return cas_spool_start(local->store, &opts, err);
+}
+
 static enum meta_mode meta_mode_of(const struct local *local, enum local_mode mode)
 {
 	if (mode == LOCAL_WRITER || mode == LOCAL_EVICT)
@@ -179,7 +187,11 @@ int local_open(const struct cli *cli, enum local_mode mode, struct local **out, 
 		ret = open_meta(local, meta_mode_of(local, mode), err);
 	if (ret && local->evict && local->locked)
 		ret = go_blind(local, ret, err);
+	if (ret == 0 && mode == LOCAL_RECORD)
+		ret = start_spool(local, err);
 	if (ret) {
+		if (local->store)
+			(void)close_meta(local, NULL);
 		if (local->locked)
 			cas_store_writer_unlock(local->store);
 		cas_store_close(local->store);
@@ -342,6 +354,7 @@ void local_close(struct local *local)
 
 	if (!local)
 		return;
+	cas_spool_stop(local->store);
 	ret = close_meta(local, &err);
 	if (ret == 0 && local->kept_any)
 		ret = deliver_kept(local, &err);

@@ -339,6 +339,9 @@ static int open_data(struct daemon *d, struct err *err)
 		return ret;
 	(void)meta_clear_stale_readers(d->meta);
 	cas_store_set_catalog(d->store, meta_catalog(d->meta));
+	ret = cas_spool_start(d->store, &(struct cas_spool_options){.serve = true}, err);
+	if (ret < 0)
+		return ret;
 	boxes.meta = d->meta;
 	ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
 	if (ret == 0)
@@ -566,6 +569,8 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_view_boxes_free(d->boxes);
 	fs_backing_table_free(d->backing);
 	fs_helper_free(d->helper);
+	if (d->store)
+		cas_spool_stop(d->store);
 	ret = d->meta ? meta_close(d->meta, err) : 0;
 	if (d->store)
 		cas_store_set_catalog(d->store, &cas_catalog_null);

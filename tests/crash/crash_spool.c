@@ -1,0 +1,237 @@
+/* tests/crash/crash_spool.c - die at each step of a spooled put and of its move */
+#include "tests/lib/tests.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "cas/base/io.h"
+#include "cas/base/log.h"
+#include "cas/fsck.h"
+#include "cas/hash.h"
+#include "cas/put.h"
+#include "cas/spool.h"
+#include "cas/store.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/store.h"
+
+/*
+ * A child puts through the spool and exits at the nth call that changes something,
+ * before or after it; n grows until it ends by itself. What it acknowledged must be
+ * there afterwards, moved by the next process, and nothing else may be left anywhere.
+ */
+
+#define SMALL  5000
+#define LARGE  ((1u << 20) + 777)
+#define EXITED 99
+
+static const size_t sizes[] = {SMALL, LARGE, SMALL + 1};
+#define NR (sizeof(sizes) / sizeof(sizes[0]))
+
+struct way {
+	const char *name;
+	bool named; /* no unnamed files there */
+	enum cas_durability durability;
+};
+
+static const struct way *now;
+
+static struct cas_store *open_store(const char *dir)
+{
+	struct cas_store_options opts = {.path = tests_path(dir, "store"),
+					 .blobs = tests_path(dir, "blobs"),
+					 .create = true,
+					 .durability = now->durability};
+	struct cas_store *store = NULL;
+
+	return cas_store_open(&opts, &store, NULL) < 0 ? NULL : store;
+}
+
+static int start(struct cas_store *store)
+{
+	const struct cas_spool_options opts = {.nr_movers = 1, .retry_ms = 5};
+
+	return cas_spool_start(store, &opts, NULL);
+}
+
+static int put(struct cas_store *store, unsigned i, struct cas_digest *d)
+{
+	unsigned char *data = tests_noise(sizes[i], i);
+	struct cas_put *p = NULL;
+	int ret = cas_put_new(store, &p, NULL);
+
+	if (ret == 0)
+		ret = cas_put_write(p, data, sizes[i], NULL);
+	if (ret == 0)
+		ret = cas_put_publish(p, NULL, d, NULL);
+	cas_put_free(p);
+	free(data);
+	return ret;
+}
+
+/* A byte for each put that was acknowledged. */
+static int run(const char *dir, int told_fd)
+{
+	struct cas_store *store = open_store(dir);
+	struct cas_digest d;
+	int ret = store ? start(store) : -EIO;
+
+	for (unsigned i = 0; i < NR && ret == 0; i++) {
+		ret = put(store, i, &d);
+		if (ret == 0)
+			ret = cas_store_sync(store, NULL);
+		/* Not write: that would be one of the steps. */
+		if (ret == 0 && dprintf(told_fd, "x") != 1)
+			ret = -EIO;
+	}
+	if (ret == 0)
+		ret = cas_spool_drain(store, CAS_SPOOL_OWN, NULL, NULL);
+	cas_store_close(store);
+	return ret;
+}
+
+static int count_files(const char *path)
+{
+	auto_closedir DIR *dir = opendir(path);
+	struct dirent *de;
+	int nr = 0;
+
+	while (dir && (de = readdir(dir)) != NULL) {
+		char below[4096];
+		struct stat st;
+
+		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
+			continue;
+		(void)snprintf(below, sizeof(below), "%s/%s", path, de->d_name);
+		if (lstat(below, &st) == 0 && S_ISDIR(st.st_mode))
+			nr += count_files(below);
+		else
+			nr++;
+	}
+	return nr;
+}
+
+static void on_fault(void *ctx, const char *line)
+{
+	fail_msg("fsck after %s: %s", (const char *)ctx, line);
+}
+
+static void assert_clean(struct cas_store *store)
+{
+	struct cas_fsck_options opts = {
+		.nr_threads = 1, .fault = on_fault, .ctx = (void *)(uintptr_t)now->name};
+	struct cas_fsck_result result;
+
+	assert_int_equal(cas_fsck(store, &opts, &result, NULL), 0);
+	assert_int_equal(result.faults, 0);
+	assert_int_equal(result.foreign, 0);
+}
+
+static void assert_put(struct cas_store *store, unsigned i)
+{
+	unsigned char *data = tests_noise(sizes[i], i);
+	struct cas_digest d;
+
+	/* What an earlier one left is found, or put again. */
+	assert_int_equal(cas_put_bytes(store, data, sizes[i], &d, NULL), 0);
+	tests_assert_blob(store, &d, data, sizes[i]);
+	free(data);
+}
+
+static void check_after(const char *dir, size_t nr_told)
+{
+	struct cas_store *store = open_store(dir);
+
+	assert_non_null(store);
+	for (unsigned i = 0; i < nr_told; i++) {
+		unsigned char *data = tests_noise(sizes[i], i);
+		struct cas_digest d;
+
+		assert_int_equal(cas_hash_bytes(data, sizes[i], &d), 0);
+		tests_assert_blob(store, &d, data, sizes[i]);
+		free(data);
+	}
+	assert_int_equal(start(store), 0);
+	assert_int_equal(cas_spool_drain(store, CAS_SPOOL_ALL, NULL, NULL), 0);
+	assert_clean(store);
+	for (unsigned i = 0; i < NR; i++)
+		assert_put(store, i);
+	assert_int_equal(cas_spool_drain(store, CAS_SPOOL_ALL, NULL, NULL), 0);
+	assert_clean(store);
+	/* Temporaries of movers, too: each went with its blob. */
+	assert_int_equal(count_files(tests_path(dir, "blobs/cas")), NR);
+	cas_store_close(store);
+}
+
+/* False once the child ended by itself. */
+static bool crash_at(const char *dir, unsigned nth, bool after)
+{
+	char told[16];
+	int pipe_fd[2];
+	ssize_t nr;
+	pid_t pid;
+	int status;
+
+	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(dir, "store"), NULL), 0);
+	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(dir, "blobs"), NULL), 0);
+	assert_int_equal(pipe(pipe_fd), 0);
+	pid = fork();
+	if (pid == 0) {
+		fault_reset();
+		if (now->named)
+			fault_fail(FAULT_TMPFILE, 0, EOPNOTSUPP);
+		fault_exit(nth, after);
+		_exit(run(dir, pipe_fd[1]) < 0);
+	}
+	(void)close(pipe_fd[1]);
+	nr = io_read_full(pipe_fd[0], told, sizeof(told));
+	(void)close(pipe_fd[0]);
+	assert_in_range(nr, 0, NR);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_true(WEXITSTATUS(status) == EXITED || WEXITSTATUS(status) == 0);
+	check_after(dir, (size_t)nr);
+	return WEXITSTATUS(status) == EXITED;
+}
+
+static const struct way ways[] = {
+	{"none", false, CAS_DURABILITY_NONE},
+	{"batch, named", true, CAS_DURABILITY_BATCH},
+	{"full", false, CAS_DURABILITY_FULL},
+	{"full, named", true, CAS_DURABILITY_FULL},
+};
+
+static void test_every_step_may_be_the_last(void **state)
+{
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		now = &ways[i];
+		for (int after = 0; after < 2; after++) {
+			unsigned nth = 1;
+
+			while (crash_at(*state, nth, after))
+				nth++;
+			/* Prove that it was put to the test. */
+			assert_true(nth > 20);
+			(void)printf("%s: %u steps\n", now->name, nth - 1);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {TESTS_IN_DIR(test_every_step_may_be_the_last)};
+
+	/* Hundreds of new stores: not on a disk. */
+	if (access("/dev/shm", W_OK) == 0)
+		(void)setenv("TMPDIR", "/dev/shm", 0);
+	log_set_level(LOG_LEVEL_ERROR);
+	return cmocka_run_group_tests_name("crash_spool", tests, NULL, NULL);
+}
