@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 
 #include "cas/cas.h"
+#include "fs/control/roots.h"
 #include "meta/meta.h"
 #include "tools/cli.h"
 #include "tools/local.h"
 #include "tools/progress.h"
-#include "tools/roots.h"
 
 struct stat_args {
 	bool json;
@@ -83,7 +83,7 @@ static int stat_store(struct local *local, const struct stat_args *args, struct 
 	int ret = meta_stat(local_meta(local), &st, err);
 
 	if (ret == 0)
-		ret = roots_count_sandboxes(local_store(local), &sandboxes, err);
+		ret = control_roots_count(local_store(local), &sandboxes, err);
 	if (ret)
 		return ret;
 	if (!args->json) {

@@ -14,13 +14,10 @@ struct cas_store;
 struct cas_evict_roots roots_of_store(struct cas_store *store);
 
 /*
- * STORE/pins/HASH-SIZE. add: finds out whether it is a Directory; -ENOENT: no such blob.
- * remove: -ENOENT: not pinned.
+ * STORE/pins/HASH-SIZE. pin: finds out whether it is a Directory; -ENOENT: no such blob;
+ * else as reading the blob says. unpin: -ENOENT: not pinned.
  */
 int roots_pin(struct cas_store *store, const struct cas_digest *digest, struct err *err);
 int roots_unpin(struct cas_store *store, const struct cas_digest *digest, struct err *err);
-
-/* Sandboxes with a record. */
-int roots_count_sandboxes(struct cas_store *store, uint64_t *out, struct err *err);
 
 #endif

@@ -1,135 +1,34 @@
 /* fs/control/gc.c - eviction by the daemon, which alone may unlink while it serves */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <string.h>
 
 #include "cas/cas.h"
 #include "fs/control/control.h"
+#include "fs/control/roots.h"
 #include "fs/sandbox/sandbox.h"
 #include "meta/meta.h"
 
-/* Who is told of a root, and what came of it. */
-struct roots {
-	const struct control_env *env;
-	int (*root)(void *arg, const struct cas_digest *d, bool is_directory);
-	void *arg;
-};
-
-/* A digest as proto3 JSON has it: {"hash": ..., "sizeBytes": "N"}. */
-static int parse_object(const json_t *object, struct cas_digest *out)
-{
-	const char *hash = json_string_value(json_object_get(object, "hash"));
-	const json_t *size = json_object_get(object, "sizeBytes");
-	char text[CAS_DIGEST_STR_SZ];
-
-	if (!hash || strlen(hash) != CAS_HASH_HEX_SZ)
-		return -EINVAL;
-	if (json_is_integer(size))
-		(void)snprintf(text, sizeof(text), "%s/%lld", hash,
-			       (long long)json_integer_value(size));
-	else
-		(void)snprintf(text, sizeof(text), "%s/%.19s", hash,
-			       json_is_string(size) ? json_string_value(size) : "0");
-	return cas_digest_parse(text, out);
-}
-
-/* Tell of every digest in @value, however deep; @key is the member it is the value of. */
-static int walk_json(const struct roots *roots, const char *key, const json_t *value,
-		     bool in_directory)
-{
-	struct cas_digest digest;
-	const json_t *member;
-	const char *name;
-	const char *kind;
-	size_t i;
-	int ret = 0;
-	bool is_directory = in_directory || strcmp(key, "rootDirectoryDigest") == 0;
-
-	if (json_is_string(value))
-		return cas_digest_parse(json_string_value(value), &digest) < 0
-			       ? 0
-			       : roots->root(roots->arg, &digest, is_directory);
-	if (json_is_array(value)) {
-		for (i = 0; ret == 0 && i < json_array_size(value); i++)
-			ret = walk_json(roots, key, json_array_get(value, i), is_directory);
-		return ret;
-	}
-	if (!json_is_object(value))
-		return 0;
-	if (parse_object(value, &digest) == 0)
-		return roots->root(roots->arg, &digest, is_directory);
-	kind = json_string_value(json_object_get(value, "kind"));
-	json_object_foreach((json_t *)value, name, member)
-	{
-		if (ret == 0)
-			ret = walk_json(roots, name, member,
-					kind && strcmp(kind, "directory") == 0);
-	}
-	return ret;
-}
-
-/* A sandbox needs its input root and, once finished, what its result names. */
-static int tell_sandbox(const struct roots *roots, const json_t *sandbox, struct err *err)
-{
-	static const struct fs_finish_spec same = {0};
-	const char *id = json_string_value(json_object_get(sandbox, "id"));
-	const char *state = json_string_value(json_object_get(sandbox, "state"));
-	const char *root = json_string_value(json_object_get(sandbox, "root"));
-	struct cas_digest digest;
-	json_t *answer = NULL;
-	int ret = 0;
-
-	if (root && cas_digest_parse(root, &digest) == 0)
-		ret = roots->root(roots->arg, &digest, true);
-	if (ret < 0 || !id || !state || strcmp(state, "finished") != 0)
-		return ret;
-	/* Finishing twice gives the answer of the first time. */
-	ret = fs_sandbox_finish(roots->env->sandboxes, id, &same, &answer, err);
-	if (answer)
-		ret = walk_json(roots, "", answer, false);
-	else if (ret == -ENOENT)
-		ret = 0; /* removed meanwhile */
-	json_decref(answer);
-	return ret;
-}
-
-/* Names in pins/ are digests; whether of a Directory shows when it is read as one. */
-static int tell_pins(const struct roots *roots)
-{
-	int fd = openat(cas_store_dir_fd(roots->env->store), "pins",
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	auto_closedir DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-	struct dirent *de;
-	int ret = 0;
-
-	if (!dir)
-		return errno == ENOENT ? 0 : -errno;
-	while (ret == 0 && (de = readdir(dir)) != NULL) {
-		struct cas_directory *content = NULL;
-		struct cas_digest digest;
-
-		if (cas_digest_parse(de->d_name, &digest) < 0)
-			continue;
-		(void)cas_directory_load(roots->env->store, &digest, &content, NULL);
-		ret = roots->root(roots->arg, &digest, content != NULL);
-		cas_directory_free(content);
-	}
-	return ret;
-}
-
+/*
+ * The table has those that are being created, without a record so far; the files have
+ * all others, broken ones included.
+ */
 static int each_root(void *ctx,
 		     int (*root)(void *arg, const struct cas_digest *d, bool is_directory),
 		     void *arg, struct err *err)
 {
-	struct roots roots = {ctx, root, arg};
+	const struct control_env *env = ctx;
 	json_t *list = NULL;
-	int ret = fs_sandboxes_describe(roots.env->sandboxes, &list, err);
+	int ret = fs_sandboxes_describe(env->sandboxes, &list, err);
 
-	for (size_t i = 0; ret == 0 && i < json_array_size(list); i++)
-		ret = tell_sandbox(&roots, json_array_get(list, i), err);
+	for (size_t i = 0; ret == 0 && i < json_array_size(list); i++) {
+		const json_t *sandbox = json_array_get(list, i);
+		const char *text = json_string_value(json_object_get(sandbox, "root"));
+		struct cas_digest digest;
+
+		if (text && cas_digest_parse(text, &digest) == 0)
+			ret = root(arg, &digest, true);
+	}
 	json_decref(list);
-	return ret < 0 ? ret : tell_pins(&roots);
+	return ret == 0 ? control_roots_each(env->store, root, arg, err) : ret;
 }
 
 static int add_answer(json_t *answer, const struct cas_evict_result *r)
