@@ -26,13 +26,17 @@
  * Bytes are blocks on disk, of blobs, temporaries and variants. A variant that some
  * checkout has linked costs and frees nothing here: its blocks belong to the checkout.
  *
+ * A root that is added while this runs counts as well: its blobs may be chosen already, so
+ * the roots are looked at again before each batch of removals when there are new ones.
+ *
  * The ledger knows last uses; a file that it does not know is adopted with its mtime,
  * which is when it came. Clocks that jump do no more harm than a wrong order.
  */
 
-#define TMP_AGE_SEC 86400
-#define BAD_AGE_SEC (2 * 86400)
-#define BATCH	    1024
+#define TMP_AGE_SEC  86400
+#define BAD_AGE_SEC  (2 * 86400)
+#define BATCH	     1024
+#define FREEZE_BLOBS 64 /* removed between a freeze and a thaw */
 
 struct candidate {
 	struct cas_digest digest;
@@ -379,17 +383,51 @@ static int evict_blob(struct eviction *e, const struct candidate *c)
 	return 0;
 }
 
-static int evict_chosen(struct eviction *e)
+/* Chosen blobs from *@at on, a few; what came to be needed since they were chosen stays. */
+static int evict_some(struct eviction *e, size_t *at)
+{
+	int ret = 0;
+
+	for (int nr = 0; nr < FREEZE_BLOBS && *at < e->nr && ret == 0; ++*at) {
+		const struct candidate *c = &e->list[*at];
+
+		if (!c->chosen)
+			continue;
+		nr++;
+		if (cas_marks_has(&e->live, c->digest.hash))
+			e->result.kept_live_bytes += c->bytes;
+		else
+			ret = evict_blob(e, c);
+	}
+	return ret;
+}
+
+/* As evict_some, with nobody adding a root meanwhile. */
+static int evict_frozen(struct eviction *e, const struct cas_evict_roots *roots, size_t *at)
+{
+	int ret = 0;
+
+	if (roots == NULL || roots->freeze == NULL)
+		return evict_some(e, at);
+	/* Directories that were walked before are not walked again. */
+	if (roots->freeze(roots->ctx))
+		ret = cas_evict_mark(e->store, roots, &e->live, e->err);
+	if (ret == 0)
+		ret = evict_some(e, at);
+	roots->thaw(roots->ctx);
+	return ret;
+}
+
+static int evict_chosen(struct eviction *e, const struct cas_evict_roots *roots)
 {
 	struct cas_marks doomed = {0};
+	size_t at = 0;
 	int ret = choose(e, &doomed);
 
 	if (ret == 0 && doomed.nr > 0)
 		ret = cas_evict_actions(e->store, &doomed, e->opts->dry_run, e->err);
-	for (size_t i = 0; i < e->nr && ret == 0; i++) {
-		if (e->list[i].chosen)
-			ret = evict_blob(e, &e->list[i]);
-	}
+	while (ret == 0 && doomed.nr > 0 && at < e->nr)
+		ret = evict_frozen(e, roots, &at);
 	cas_marks_fini(&doomed);
 	return ret;
 }
@@ -413,7 +451,7 @@ static int run(struct eviction *e, const struct cas_evict_roots *roots)
 		ret = sweep_extras(e);
 	if (ret == 0)
 		ret = learn_uses(e);
-	return ret == 0 ? evict_chosen(e) : ret;
+	return ret == 0 ? evict_chosen(e, roots) : ret;
 }
 
 int cas_evict(struct cas_store *store, const struct cas_evict_options *opts,

@@ -11,13 +11,20 @@ struct cas_store;
 struct err;
 
 /*
- * Who is needed: calls @root for each live input root, pinned root and result, with
- * is_directory telling whether the closure below counts too. Computed when evicting.
+ * Who is needed: @each calls @root for each live input root, pinned root and result, with
+ * is_directory telling whether the closure below counts too. May block.
+ *
+ * Blobs go in batches, each between @freeze and @thaw; no root may be added meanwhile, so
+ * neither may wait for long. @freeze returns true when roots may have been added since
+ * the last call, or for the first one since the eviction began: @each is then asked
+ * again. Both are NULL where nobody adds any.
  */
 struct cas_evict_roots {
 	int (*each)(void *ctx,
 		    int (*root)(void *arg, const struct cas_digest *d, bool is_directory),
 		    void *arg, struct err *err);
+	bool (*freeze)(void *ctx);
+	void (*thaw)(void *ctx);
 	void *ctx;
 };
 

@@ -7,6 +7,12 @@
 #include "fs/sandbox/sandbox.h"
 #include "meta/meta.h"
 
+/* The context of an eviction's roots. */
+struct gc {
+	const struct control_env *env;
+	uint64_t nr_known; /* sandboxes that had entered the table when it was last asked */
+};
+
 /*
  * The table has those that are being created, without a record so far; the files have
  * all others, broken ones included.
@@ -15,9 +21,9 @@ static int each_root(void *ctx,
 		     int (*root)(void *arg, const struct cas_digest *d, bool is_directory),
 		     void *arg, struct err *err)
 {
-	const struct control_env *env = ctx;
+	const struct gc *gc = ctx;
 	json_t *list = NULL;
-	int ret = fs_sandboxes_describe(env->sandboxes, &list, err);
+	int ret = fs_sandboxes_describe(gc->env->sandboxes, &list, err);
 
 	for (size_t i = 0; ret == 0 && i < json_array_size(list); i++) {
 		const json_t *sandbox = json_array_get(list, i);
@@ -28,7 +34,23 @@ static int each_root(void *ctx,
 			ret = root(arg, &digest, true);
 	}
 	json_decref(list);
-	return ret == 0 ? control_roots_each(env->store, root, arg, err) : ret;
+	return ret == 0 ? control_roots_each(gc->env->store, root, arg, err) : ret;
+}
+
+static bool freeze(void *ctx)
+{
+	struct gc *gc = ctx;
+	uint64_t known = gc->nr_known;
+
+	gc->nr_known = fs_sandboxes_freeze(gc->env->sandboxes);
+	return gc->nr_known != known;
+}
+
+static void thaw(void *ctx)
+{
+	const struct gc *gc = ctx;
+
+	fs_sandboxes_thaw(gc->env->sandboxes);
 }
 
 static int add_answer(json_t *answer, const struct cas_evict_result *r)
@@ -48,7 +70,8 @@ static int add_answer(json_t *answer, const struct cas_evict_result *r)
 int control_gc(struct control_call *call, struct err *err)
 {
 	struct cas_evict_options opts = {.dry_run = control_has(call->req, "dry-run")};
-	struct cas_evict_roots roots = {each_root, (void *)call->env};
+	struct gc gc = {.env = call->env};
+	struct cas_evict_roots roots = {each_root, freeze, thaw, &gc};
 	struct cas_evict_result result = {0};
 	int64_t max = 0;
 	int ret = control_get_number(call->req, "max-size", 0, INT64_MAX, &max, err);
@@ -56,6 +79,8 @@ int control_gc(struct control_call *call, struct err *err)
 	if (ret < 0)
 		return ret;
 	opts.max_bytes = (uint64_t)max;
+	(void)freeze(&gc);
+	thaw(&gc);
 	ret = cas_evict(call->env->store, &opts, &roots, &result, err);
 	/* Rows that a full disk took have room again; what still fails is tried later. */
 	if (ret == 0 && meta_needs_reconcile(call->env->meta))

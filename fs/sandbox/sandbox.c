@@ -86,6 +86,8 @@ int fs_sandbox_enter(struct fs_sandboxes *all, struct fs_sandbox *sb)
 	struct fs_sandbox *other;
 
 	lock_take(&all->lock);
+	while (all->nr_freezes > 0)
+		(void)lock_wait(&all->lock, &all->idle, 0);
 	HASH_FIND_STR(all->by_id, sb->rec.id, other);
 	if (other == NULL) {
 		sb->busy = true;
@@ -249,6 +251,25 @@ size_t fs_sandboxes_count(struct fs_sandboxes *all)
 	nr = HASH_COUNT(all->by_id);
 	lock_drop(&all->lock);
 	return nr;
+}
+
+uint64_t fs_sandboxes_freeze(struct fs_sandboxes *all)
+{
+	uint64_t nr;
+
+	lock_take(&all->lock);
+	all->nr_freezes++;
+	nr = all->next_pos;
+	lock_drop(&all->lock);
+	return nr;
+}
+
+void fs_sandboxes_thaw(struct fs_sandboxes *all)
+{
+	lock_take(&all->lock);
+	all->nr_freezes--;
+	(void)pthread_cond_broadcast(&all->idle);
+	lock_drop(&all->lock);
 }
 
 static json_t *describe(struct fs_sandboxes *all, const struct fs_sandbox *sb)

@@ -78,6 +78,13 @@ void fs_sandboxes_list(struct fs_sandboxes *all, uint64_t start,
 
 size_t fs_sandboxes_count(struct fs_sandboxes *all);
 
+/*
+ * For eviction: from here to thaw no sandbox enters the table; create waits. Returns a
+ * number that grows with each that ever entered. What is being created is in the table.
+ */
+uint64_t fs_sandboxes_freeze(struct fs_sandboxes *all);
+void fs_sandboxes_thaw(struct fs_sandboxes *all);
+
 struct fs_sandbox_spec {
 	const char *id; /* NULL: random */
 	struct cas_digest root;

@@ -65,6 +65,7 @@ struct fs_sandboxes {
 	struct fs_sandbox *in_order GUARDED_BY(lock);
 	uint64_t next_serial GUARDED_BY(lock);
 	uint64_t next_pos GUARDED_BY(lock);
+	unsigned nr_freezes GUARDED_BY(lock); /* above 0: none enters */
 
 	struct fs_syncer *syncer;
 	pthread_t reaper;
@@ -81,7 +82,7 @@ struct fs_sandboxes {
 int fs_sandbox_claim(struct fs_sandboxes *all, const char *id, struct fs_sandbox **out,
 		     struct err *err);
 void fs_sandbox_unclaim(struct fs_sandboxes *all, struct fs_sandbox *sb);
-/* Enter @sb, claimed; -EEXIST. */
+/* Enter @sb, claimed; waits for thaw. -EEXIST. */
 int fs_sandbox_enter(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* Take a claimed sandbox out of the table; freed when unclaimed. */
 void fs_sandbox_leave(struct fs_sandboxes *all, struct fs_sandbox *sb);

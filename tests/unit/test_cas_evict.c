@@ -173,6 +173,65 @@ static void test_live_roots_keep_their_closure(void **state)
 	cas_store_close(store);
 }
 
+/* A root that is added once the victims have been chosen, just before they go. */
+struct late_root {
+	const struct cas_digest *digest;
+	bool added;
+	int nr_frozen;
+};
+
+static int each_late(void *ctx, int (*root)(void *arg, const struct cas_digest *d, bool dir),
+		     void *arg, struct err *err)
+{
+	const struct late_root *r = ctx;
+
+	(void)err;
+	return r->added ? root(arg, r->digest, true) : 0;
+}
+
+static bool freeze_late(void *ctx)
+{
+	struct late_root *r = ctx;
+	bool fresh = !r->added;
+
+	r->added = true;
+	r->nr_frozen++;
+	return fresh;
+}
+
+static void thaw_late(void *ctx)
+{
+	struct late_root *r = ctx;
+
+	r->nr_frozen--;
+}
+
+static void test_a_root_added_meanwhile_keeps_its_closure(void **state)
+{
+	struct cas_store *store = tests_store_open(*state, NULL);
+	struct cas_digest file;
+	struct cas_digest other;
+	struct cas_digest root;
+	struct cas_digest sub;
+	struct late_root r = {.digest = &root};
+	struct cas_evict_roots roots = {each_late, freeze_late, thaw_late, &r};
+	struct cas_evict_result result;
+
+	put_number(store, 1, &file);
+	put_number(store, 2, &other);
+	put_tree(store, &file, &root, &sub);
+	result = evict(store, 0, false, &roots);
+	assert_true(r.added);
+	assert_int_equal(r.nr_frozen, 0);
+	assert_int_equal(result.freed_blobs, 1);
+	assert_int_equal(result.after_bytes, result.kept_live_bytes);
+	assert_int_equal(cas_store_has(store, &other), 0);
+	assert_int_equal(cas_store_has(store, &file), 1);
+	assert_int_equal(cas_store_has(store, &sub), 1);
+	assert_int_equal(cas_store_has(store, &root), 1);
+	cas_store_close(store);
+}
+
 static void put_action(struct cas_store *store, const struct cas_digest *action,
 		       const struct cas_digest *file, const struct cas_digest *root)
 {
@@ -360,6 +419,7 @@ int main(void)
 		TESTS_IN_DIR(test_least_recently_used_goes_first),
 		TESTS_IN_DIR(test_unknown_files_are_adopted_by_their_time),
 		TESTS_IN_DIR(test_live_roots_keep_their_closure),
+		TESTS_IN_DIR(test_a_root_added_meanwhile_keeps_its_closure),
 		TESTS_IN_DIR(test_results_go_with_their_blobs),
 		TESTS_IN_DIR(test_variants_go_before_blobs_unless_linked),
 		TESTS_IN_DIR(test_stale_temporaries_go),

@@ -144,6 +144,44 @@ static void test_list_is_in_order_and_without_unlisted(void **state)
 	tests_box_close(&box);
 }
 
+struct late {
+	struct tests_box *box;
+	const struct cas_digest *root;
+	int ret;
+};
+
+static void *create_late(void *arg)
+{
+	struct late *late = arg;
+
+	late->ret = create(late->box, "late", late->root, NULL, NULL);
+	return NULL;
+}
+
+/* What an eviction counts on between freeze and thaw. */
+static void test_none_enters_while_frozen(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+	struct late late = {.box = &box, .root = &root, .ret = 1};
+	pthread_t thread;
+	uint64_t before;
+
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	assert_int_equal(create(&box, "early", &root, NULL, NULL), 0);
+	before = fs_sandboxes_freeze(box.all);
+	assert_int_equal(pthread_create(&thread, NULL, create_late, &late), 0);
+	(void)usleep(100000);
+	assert_int_equal(fs_sandboxes_count(box.all), 1);
+	fs_sandboxes_thaw(box.all);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(late.ret, 0);
+	assert_int_equal(fs_sandboxes_freeze(box.all), before + 1);
+	fs_sandboxes_thaw(box.all);
+	tests_box_close(&box);
+}
+
 static void test_random_ids_differ(void **state)
 {
 	struct tests_box box;
@@ -474,6 +512,7 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_bad_requests_leave_nothing),
 		TESTS_IN_DIR(test_remove_takes_everything_away),
 		TESTS_IN_DIR(test_list_is_in_order_and_without_unlisted),
+		TESTS_IN_DIR(test_none_enters_while_frozen),
 		TESTS_IN_DIR(test_random_ids_differ),
 		TESTS_IN_DIR(test_live_sandbox_survives_its_daemon),
 		TESTS_IN_DIR(test_capture_cut_short_is_undone),
