@@ -87,7 +87,7 @@ int cas_store_sync(struct cas_store *store, struct err *err);
 /*
  * The writer's lock, byte 0 (OFD, so never inherited): held while index or ledger are
  * written, for life by a daemon. Waits @wait_ms (0: not at all, -1: for ever).
- * -EBUSY: another holds it; *holder_pid is then left 0 or a hint.
+ * -EBUSY: another holds it, in this process or another. -EROFS: a read-only store.
  */
 int cas_store_writer_lock(struct cas_store *store, int wait_ms, struct err *err);
 void cas_store_writer_unlock(struct cas_store *store);

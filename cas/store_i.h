@@ -71,7 +71,8 @@ struct cas_store {
 	struct lock links_lock;
 	bool links_ready GUARDED_BY(links_lock); /* left-overs of another boot are gone */
 
-	_Atomic bool dirty; /* published since the last sync */
+	struct lock sync_lock; /* held for a whole sync: who comes second waits for the first */
+	_Atomic bool dirty;    /* published since the last sync began */
 	struct lock pending_lock;
 	struct pending *pending GUARDED_BY(pending_lock);
 	unsigned nr_pending GUARDED_BY(pending_lock);

@@ -18,6 +18,7 @@ int cas_store_locks_init(struct cas_store *store)
 		lock_cond_init(&store->shards[i].changed);
 	}
 	lock_init(&store->links_lock, LOCK_RANK_SHARD, "cas_store.links");
+	lock_init(&store->sync_lock, LOCK_RANK_SHARD, "cas_store.sync");
 	lock_init(&store->writer_lock, LOCK_RANK_LEAF, "cas_store.writer");
 	lock_init(&store->pending_lock, LOCK_RANK_QUEUE, "cas_store.pending");
 	return 0;
@@ -30,6 +31,7 @@ void cas_store_locks_fini(struct cas_store *store)
 		lock_fini(&store->shards[i].lock);
 	}
 	lock_fini(&store->links_lock);
+	lock_fini(&store->sync_lock);
 	lock_fini(&store->writer_lock);
 	lock_fini(&store->pending_lock);
 }

@@ -86,10 +86,14 @@ int cas_pending_add(struct cas_store *store, const struct cas_digest *digest,
 	lock_take(&store->pending_lock);
 	old = remove_pending(store, digest);
 	HASH_ADD(hh, store->pending, digest.hash, CAS_HASH_SZ, p);
-	store->nr_pending++;
+	if (p->hh.tbl) {
+		store->nr_pending++;
+		p = NULL;
+	}
 	full = store->nr_pending >= PENDING_MAX;
 	lock_drop(&store->pending_lock);
 	free(old);
+	free(p);
 	return full;
 }
 
@@ -156,6 +160,8 @@ int cas_store_sync_blobs(struct cas_store *store, struct err *err)
 	struct pending *rows;
 	int ret = 0;
 
+	/* Nothing left to sync may mean that somebody has only just begun to. */
+	lock_take(&store->sync_lock);
 	/* Rows first, then the sync: all of them were published before it started. */
 	lock_take(&store->pending_lock);
 	rows = store->pending;
@@ -167,5 +173,6 @@ int cas_store_sync_blobs(struct cas_store *store, struct err *err)
 	if (ret < 0)
 		atomic_store(&store->dirty, true);
 	hand_over(store, rows, ret == 0);
+	lock_drop(&store->sync_lock);
 	return ret;
 }

@@ -19,6 +19,7 @@ static struct {
 	unsigned nth[FAULT_NR];
 	bool limited[FAULT_NR];
 	unsigned long max[FAULT_NR];
+	unsigned slow_ms[FAULT_NR];
 	unsigned exit_at;
 	bool exit_after;
 } plan;
@@ -33,6 +34,11 @@ void fault_short(enum fault_call call, unsigned long max)
 {
 	plan.limited[call] = true;
 	plan.max[call] = max;
+}
+
+void fault_slow(enum fault_call call, unsigned ms)
+{
+	plan.slow_ms[call] = ms;
 }
 
 void fault_exit(unsigned nth, bool after)
@@ -66,6 +72,8 @@ static bool enter(enum fault_call call, bool change, bool *last)
 		atomic_fetch_add(&plan.changes, 1) + 1 == plan.exit_at;
 	if (*last && !plan.exit_after)
 		_exit(EXIT_STATUS);
+	if (plan.slow_ms[call] > 0)
+		(void)usleep(plan.slow_ms[call] * 1000);
 	if (plan.code[call] == 0 || (plan.nth[call] != 0 && plan.nth[call] != nth))
 		return false;
 	if (*last)

@@ -33,6 +33,9 @@ enum fault_call {
 /* From now on the @nth such call (from 1; 0: every one) fails with errno @code. */
 void fault_fail(enum fault_call call, unsigned nth, int code);
 
+/* Such calls take @ms longer. */
+void fault_slow(enum fault_call call, unsigned ms);
+
 /* Writes and in-kernel copies move at most @max bytes a call; 0 bytes: they return 0. */
 void fault_short(enum fault_call call, unsigned long max);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/base/lock.h"
 #include "cas/base/log.h"
 #include "cas/put.h"
 #include "cas/store.h"
@@ -198,6 +200,34 @@ static void test_durability_decides_what_is_synced_and_when_rows_follow(void **s
 	tests_catalog_free(c);
 }
 
+static void *sync_thread(void *store)
+{
+	(void)cas_store_sync(store, NULL);
+	return NULL;
+}
+
+static void test_a_second_sync_waits_for_the_first(void **state)
+{
+	struct cas_store *store = open_with(*state, CAS_DURABILITY_BATCH, NULL);
+	unsigned long long began;
+	struct cas_digest d;
+	pthread_t thread;
+
+	fault_reset();
+	assert_int_equal(cas_put_bytes(store, "1", 1, &d, NULL), 0);
+	fault_slow(FAULT_SYNCFS, 300);
+	assert_int_equal(pthread_create(&thread, NULL, sync_thread, store), 0);
+	while (fault_seen(FAULT_SYNCFS) == 0)
+		(void)usleep(1000);
+	began = lock_now_ns();
+	assert_int_equal(cas_store_sync(store, NULL), 0);
+	assert_true(lock_now_ns() - began > 100000000ULL);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(fault_seen(FAULT_SYNCFS), 1);
+	fault_reset();
+	cas_store_close(store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +235,7 @@ int main(void)
 		TESTS_IN_DIR(test_puts_work_when_unnamed_files_cannot_be_linked),
 		TESTS_IN_DIR(test_every_failing_call_leaves_nothing),
 		TESTS_IN_DIR(test_durability_decides_what_is_synced_and_when_rows_follow),
+		TESTS_IN_DIR(test_a_second_sync_waits_for_the_first),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
