@@ -118,6 +118,12 @@ static void set_aside(struct walk *w, const struct cas_walk_item *item)
 	}
 }
 
+/* Does this failure to open tell about the file, and not about us (no descriptor left)? */
+static bool blames_file(int code)
+{
+	return code == ELOOP || code == ENXIO || code == EACCES || code == EISDIR;
+}
+
 /* The bytes are right: the mode may be mended, and the stamp is worth remembering. */
 static void accept_blob(struct walk *w, const struct cas_walk_item *item, int fd,
 			const struct cas_digest *digest)
@@ -151,7 +157,8 @@ static void check_blob(struct walk *w, const struct cas_walk_item *item)
 		return;
 	if (fd < 0) {
 		fault(w->f, "%s: cannot be opened: %s", item->path, strerrordesc_np(code));
-		set_aside(w, item);
+		if (blames_file(code))
+			set_aside(w, item);
 		return;
 	}
 	ret = cas_hash_fd(fd, &real);
@@ -210,7 +217,8 @@ static void check_action(struct walk *w, const struct cas_walk_item *item)
 	if (result == NULL) {
 		fault(w->f, "%s: is no ActionResult%s%s", item->path, ret < 0 ? ": " : "",
 		      ret < 0 ? strerrordesc_np(-ret) : "");
-		set_aside(w, item);
+		if (ret == 0 || ret == -EFBIG || blames_file(-ret))
+			set_aside(w, item);
 		return;
 	}
 	reapi__action_result__free_unpacked(result, NULL);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -261,6 +262,39 @@ static void test_cancel_stops(void **state)
 	cas_store_close(store);
 }
 
+/* Without descriptors nothing can be checked, which is no fault of what is there. */
+static void test_repair_without_descriptors_moves_nothing(void **state)
+{
+	static const struct cas_digest action = {.hash = {1}};
+	struct cas_store *store = tests_store_open(*state, NULL);
+	struct report r = {0};
+	struct cas_fsck_options opts = {
+		.repair = true, .nr_threads = 1, .fault = on_fault, .note = on_note, .ctx = &r};
+	struct cas_fsck_result result;
+	struct rlimit limit;
+	struct rlimit few;
+	struct cas_digest d;
+	int next = dup(0);
+
+	put_number(store, 1, &d);
+	assert_int_equal(cas_store_action_put(store, &action, "\x20\x07", 2, NULL), 0);
+	assert_true(next >= 0 && close(next) == 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	few = limit;
+	few.rlim_cur = (rlim_t)next + 1; /* a shard can be listed, and nothing in it opened */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(cas_fsck(store, &opts, &result, NULL), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(result.faults, 2);
+	assert_int_equal(result.repaired, 0);
+	assert_non_null(strstr(buf_str(&r.faults), "cannot be opened: Too many open files"));
+	assert_int_equal(cas_store_has(store, &d), 1);
+	result = fsck(store, true, &r);
+	assert_int_equal(result.faults, 0);
+	report_fini(&r);
+	cas_store_close(store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -270,6 +304,7 @@ int main(void)
 		TESTS_IN_DIR(test_action_results_must_decode),
 		TESTS_IN_DIR(test_foreign_names_are_told_once_and_left_alone),
 		TESTS_IN_DIR(test_cancel_stops),
+		TESTS_IN_DIR(test_repair_without_descriptors_moves_nothing),
 	};
 
 	log_set_level(LOG_LEVEL_ERROR);
