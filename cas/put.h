@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct cas_digest;
@@ -51,9 +52,18 @@ int cas_put_fd(struct cas_store *store, int fd, struct cas_digest *out, struct e
  * change it afterwards: link count 1, a read lease holds from before hashing until
  * after it left its name, its owner is or could be made the store's, same filesystem,
  * and @may_move; else reflinked or copied and left where it is.
- * *moved tells which. -EAGAIN: the file changed while it was copied, three times over.
+ * *moved tells which; on failure the file is where it was. -EAGAIN: the file changed while it was
+ * copied, three times over.
  */
 int cas_put_take(struct cas_store *store, int dir_fd, const char *name, bool may_move,
 		 struct cas_digest *out, bool *moved, struct err *err);
+
+/*
+ * For a cas_put_take whose process was killed when the file had left its name and was no
+ * blob yet: give the file of inode @ino its name back, which must be free (-EEXIST); mode,
+ * owner and time stay those of a blob. 1: done, 0: there is no such file.
+ */
+int cas_put_untake(struct cas_store *store, uint64_t ino, int dir_fd, const char *name,
+		   struct err *err);
 
 #endif

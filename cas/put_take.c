@@ -24,7 +24,7 @@
  *
  *   lease, hash                     the file as it was
  *   owner, mode 0444, time          the file, dressed
- *   rename to .tmp-X in the shard   a stale temporary, which gc removes
+ *   rename to .tmp-X in the shard   a temporary, which cas_put_untake finds
  *   still one name and the lease?   (no: rename back, undress, copy instead)
  *   rename to HH/HASH               the blob
  *
@@ -142,16 +142,9 @@ static int move_leased(const struct taken *t, const struct cas_digest *digest, s
 	ret = tmp.fd < 0 ? -errno : cas_publish_tmp(t->store, digest, &tmp, err);
 	if (ret == 0)
 		return 1;
-	if (ret == -EEXIST) {
-		/* Another put was first; if its file is right, ours has served. */
-		struct cas_put_bytes_at from = {
-			.tmp = &(struct cas_tmp){.fd = t->fd, .top_fd = -1}};
-
-		ret = cas_publish(t->store, digest, &from, err);
-		return ret < 0 ? ret : 1;
-	}
+	/* Another put was first: the copy finds its blob, and ours stays what it was. */
 	(void)push_back(t, &tmp);
-	return ret;
+	return ret == -EEXIST ? 0 : ret;
 }
 
 /* Lease held, bytes hashed. 1 and *moved: in the store, 0 not possible, negative. */
@@ -250,4 +243,34 @@ int cas_put_take(struct cas_store *store, int dir_fd, const char *name, bool may
 		return ret;
 	*moved = left;
 	return 0;
+}
+
+struct untake {
+	ino_t ino;
+	int dir_fd;
+	const char *name;
+	struct err *err;
+};
+
+static int untake_item(void *ctx, const struct cas_walk_item *item)
+{
+	const struct untake *u = ctx;
+
+	if (item->kind != CAS_WALK_TMP || !S_ISREG(item->st.st_mode) || item->st.st_ino != u->ino)
+		return 0;
+	if (renameat2(item->shard_fd, item->name, u->dir_fd, u->name, RENAME_NOREPLACE) < 0)
+		return err_set(u->err, -errno, "cannot give %s back from %s: %m", u->name,
+			       item->path);
+	return 1;
+}
+
+int cas_put_untake(struct cas_store *store, uint64_t ino, int dir_fd, const char *name,
+		   struct err *err)
+{
+	struct untake u = {.ino = ino, .dir_fd = dir_fd, .name = name, .err = err};
+	int ret = 0;
+
+	for (unsigned i = 0; i < CAS_LAYOUT_NR_SHARDS && ret == 0; i++)
+		ret = cas_walk_shard(store->cas_fd, "cas", i, untake_item, &u, err);
+	return ret;
 }

@@ -280,6 +280,71 @@ static void test_take_of_a_known_blob_leaves_the_file(void **state)
 	cas_store_close(store);
 }
 
+/* A catalog through which another put comes in between: it sees a wrong file go. */
+struct rival {
+	const char *path;
+};
+
+static void rival_puts(void *ctx, const struct cas_digest *digest)
+{
+	const struct rival *r = ctx;
+
+	(void)digest;
+	tests_write_file(r->path, "result", 6, 0444);
+}
+
+static void test_take_leaves_the_file_when_another_put_is_first(void **state)
+{
+	struct rival rival;
+	struct cas_catalog_ops ops = *cas_catalog_null.ops;
+	const struct cas_catalog catalog = {.ops = &ops, .ctx = &rival};
+	struct cas_store *store = tests_store_open(*state, NULL);
+	struct cas_digest d;
+	struct stat before;
+	struct stat after;
+	bool moved = true;
+
+	assert_int_equal(cas_put_bytes(store, "result", 6, &d, NULL), 0);
+	rival.path = tests_blob_path(*state, &d);
+	ops.blob_drop = rival_puts;
+	cas_store_set_catalog(store, &catalog);
+	assert_int_equal(unlink(rival.path), 0);
+	tests_write_file(rival.path, "wrong!", 6, 0444);
+	tests_write_file(tests_path(*state, "out"), "result", 6, 0755);
+	assert_int_equal(stat(tests_path(*state, "out"), &before), 0);
+	assert_int_equal(take(store, *state, "out", &d, &moved), 0);
+	assert_false(moved);
+	assert_int_equal(stat(tests_path(*state, "out"), &after), 0);
+	assert_int_equal(before.st_ino, after.st_ino);
+	assert_int_equal(before.st_mode, after.st_mode);
+	assert_int_equal(before.st_mtim.tv_nsec, after.st_mtim.tv_nsec);
+	tests_assert_blob(store, &d, "result", 6);
+	assert_int_equal(tests_count_blobs(*state), 1);
+	cas_store_close(store);
+}
+
+static void test_a_file_taken_halfway_is_given_back(void **state)
+{
+	struct cas_store *store = tests_store_open(*state, NULL);
+	auto_close int dir_fd = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct cas_digest d;
+	struct stat st;
+
+	assert_int_equal(cas_put_bytes(store, "x", 1, &d, NULL), 0);
+	tests_write_file(tests_path(*state, "store/cas/2d/.tmp-other"), "no", 2, 0600);
+	tests_write_file(tests_path(*state, "store/cas/2d/.tmp-cut"), "yes", 3, 0444);
+	assert_int_equal(stat(tests_path(*state, "store/cas/2d/.tmp-cut"), &st), 0);
+	assert_int_equal(cas_put_untake(store, st.st_ino, dir_fd, "back", NULL), 1);
+	assert_int_equal(cas_put_untake(store, st.st_ino, dir_fd, "more", NULL), 0);
+	assert_int_equal(stat(tests_path(*state, "back"), &st), 0);
+	assert_int_equal(st.st_size, 3);
+	assert_int_equal(stat(tests_path(*state, "store/cas/2d/.tmp-other"), &st), 0);
+	/* A blob is not a file on its way. */
+	assert_int_equal(stat(tests_blob_path(*state, &d), &st), 0);
+	assert_int_equal(cas_put_untake(store, st.st_ino, dir_fd, "more", NULL), 0);
+	cas_store_close(store);
+}
+
 /* What must not be moved is copied, and neither its mode nor its time changes. */
 static void check_copied(const char *dir, const char *name)
 {
@@ -442,6 +507,8 @@ int main(void)
 		TESTS_IN_DIR(test_put_again_repairs_any_damage),
 		TESTS_IN_DIR(test_take_moves_a_file_that_nobody_can_change),
 		TESTS_IN_DIR(test_take_of_a_known_blob_leaves_the_file),
+		TESTS_IN_DIR(test_take_leaves_the_file_when_another_put_is_first),
+		TESTS_IN_DIR(test_a_file_taken_halfway_is_given_back),
 		TESTS_IN_DIR(test_take_copies_a_file_with_two_names),
 		TESTS_IN_DIR(test_take_copies_a_file_that_is_open_for_writing),
 		TESTS_IN_DIR(test_take_copies_a_file_that_is_mapped_for_writing),
