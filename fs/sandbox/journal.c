@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cas/base/auto.h"
@@ -15,6 +17,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/checkout.h"
+#include "cas/put.h"
 #include "cas/store.h"
 
 /*
@@ -103,6 +106,7 @@ struct moved_file {
 	int64_t mtime_ns;
 	const char *path;
 	bool missing;
+	bool dressed; /* still under its name, but may have a blob's mode and time */
 	bool found;
 	struct cas_digest digest;
 };
@@ -171,40 +175,70 @@ static int parse_all(const struct buf *text, int dir_fd, struct undo *u, bool *a
 			return -EUCLEAN;
 		u->files[u->nr].missing =
 			fstatat(dir_fd, u->files[u->nr].path, &st, AT_SYMLINK_NOFOLLOW) < 0;
+		u->files[u->nr].dressed = !u->files[u->nr].missing && S_ISREG(st.st_mode) &&
+					  st.st_ino == u->files[u->nr].ino;
 		*any |= u->files[u->nr].missing;
 		u->nr++;
 	}
 	return 0;
 }
 
+/* The directory of @path, a name in it, beneath @dir_fd and through no symlink. */
+static int open_parent(int dir_fd, const char *path, const char **name, struct err *err)
+{
+	struct open_how how = {
+		.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS,
+	};
+	const char *slash = strrchr(path, '/');
+	char parent[PATH_MAX];
+	long fd;
+
+	(void)snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - path) : 1,
+		       slash ? path : ".");
+	*name = slash ? slash + 1 : path;
+	do
+		fd = syscall(SYS_openat2, dir_fd, parent, &how, sizeof(how));
+	while (fd < 0 && (errno == EAGAIN || errno == EINTR));
+	return fd < 0 ? err_set(err, -errno, "cannot give %s back: %m", path) : (int)fd;
+}
+
+/* From where the crash left it: on its way, or the blob that it has become. */
+static int fetch(struct cas_store *store, int fd, const char *name, const struct moved_file *f,
+		 struct err *err)
+{
+	int ret;
+
+	if (f->found)
+		return cas_checkout_file(store, &f->digest, f->mode & S_IXUSR, fd, name, NULL, err);
+	ret = cas_put_untake(store, f->ino, fd, name, err);
+	if (ret == 0)
+		return err_set(err, -EUCLEAN,
+			       "output %s is neither in the sandbox nor in the store", f->path);
+	return ret < 0 ? ret : 0;
+}
+
 static int give_back(struct cas_store *store, int dir_fd, const struct moved_file *f,
 		     struct err *err)
 {
-	char parent[PATH_MAX];
-	const char *slash = strrchr(f->path, '/');
 	const struct timespec times[2] = {
 		{.tv_nsec = UTIME_OMIT},
 		{.tv_sec = f->mtime_ns / 1000000000, .tv_nsec = f->mtime_ns % 1000000000},
 	};
 	auto_close int fd = -1;
+	const char *name;
 	int ret;
 
-	if (!f->missing)
+	if (!f->missing && !f->dressed)
 		return 0;
-	if (!f->found)
-		return err_set(err, -EUCLEAN,
-			       "output %s is neither in the sandbox nor in the store", f->path);
-	(void)snprintf(parent, sizeof(parent), "%.*s", slash ? (int)(slash - f->path) : 1,
-		       slash ? f->path : ".");
-	fd = openat(dir_fd, parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = open_parent(dir_fd, f->path, &name, err);
 	if (fd < 0)
-		return err_set(err, -errno, "cannot give %s back: %m", f->path);
-	ret = cas_checkout_file(store, &f->digest, f->mode & S_IXUSR, fd,
-				slash ? slash + 1 : f->path, NULL, err);
+		return fd;
+	ret = f->missing ? fetch(store, fd, name, f, err) : 0;
 	if (ret < 0)
 		return ret;
-	if (fchmodat(fd, slash ? slash + 1 : f->path, f->mode, 0) < 0 ||
-	    utimensat(fd, slash ? slash + 1 : f->path, times, AT_SYMLINK_NOFOLLOW) < 0)
+	if (fchmodat(fd, name, f->mode, 0) < 0 ||
+	    utimensat(fd, name, times, AT_SYMLINK_NOFOLLOW) < 0)
 		return err_set(err, -errno, "cannot restore mode and time of %s: %m", f->path);
 	return 0;
 }

@@ -24,9 +24,9 @@ int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *
 		      const struct stat *st, struct err *err);
 
 /*
- * Give every file of the journal that left its name back to it, from the store, then
- * drop the journal. No journal is fine. -EUCLEAN: the journal is damaged, or a file is
- * in neither place (named).
+ * Give every file of the journal that left its name back to it, from the store, and all
+ * of them their mode and time, then drop the journal. No journal is fine. -EUCLEAN: the journal is
+ * damaged, or a file is in neither place (named).
  */
 int fs_journal_undo(struct cas_store *store, int dir_fd, struct err *err);
 /* The capture is complete. */

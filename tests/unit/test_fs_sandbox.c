@@ -295,6 +295,57 @@ static void test_capture_cut_short_is_undone(void **state)
 	tests_box_close(&box);
 }
 
+/* The same in the middle of a move: dressed as a blob, with its name or without. */
+static void check_half_moved(const char *dir, bool named)
+{
+	struct tests_box box;
+	struct fs_journal *j;
+	struct stat st;
+	struct stat before;
+	struct err err = {0};
+	int sb_fd;
+	int up_fd;
+
+	create_and_die(dir);
+	tests_box_open(&box, dir);
+	sb_fd = open(tests_path(dir, "store/sandboxes/k"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	up_fd = openat(sb_fd, "upper/0/u/src", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(up_fd >= 0);
+	assert_int_equal(fs_journal_open(sb_fd, &j, NULL), 0);
+	assert_int_equal(fchmodat(up_fd, "o", 0751, 0), 0);
+	assert_int_equal(fstatat(up_fd, "o", &before, 0), 0);
+	assert_int_equal(fs_journal_moving(j, "src/o", up_fd, "o", &before, NULL), 0);
+	fs_journal_close(j);
+	assert_int_equal(fchmodat(up_fd, "o", 0444, 0), 0);
+	assert_int_equal(utimensat(up_fd, "o", NULL, 0), 0);
+	assert_int_equal(tests_sh(dir, "mkdir -p store/cas/ab"), 0);
+	if (!named)
+		assert_int_equal(renameat(up_fd, "o", AT_FDCWD,
+					  tests_path(dir, "store/cas/ab/.tmp-12345678")),
+				 0);
+	(void)close(up_fd);
+	if (fs_sandboxes_restore(box.all, &err) < 0)
+		fail_msg("%s", err.msg);
+	assert_int_equal(stat(tests_path(box.base, "k/src/o"), &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0751);
+	assert_int_equal(st.st_mtim.tv_sec, before.st_mtim.tv_sec);
+	assert_int_equal(st.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
+	assert_int_equal(faccessat(sb_fd, FS_JOURNAL_NAME, F_OK, 0), -1);
+	(void)close(sb_fd);
+	assert_finishes_whole(&box);
+	tests_box_close(&box);
+}
+
+static void test_move_cut_before_the_rename_is_undone(void **state)
+{
+	check_half_moved(*state, true);
+}
+
+static void test_move_cut_after_the_rename_is_undone(void **state)
+{
+	check_half_moved(*state, false);
+}
+
 static const char *state_of(struct tests_box *box, const char *id)
 {
 	static char text[32];
@@ -516,6 +567,8 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_random_ids_differ),
 		TESTS_IN_DIR(test_live_sandbox_survives_its_daemon),
 		TESTS_IN_DIR(test_capture_cut_short_is_undone),
+		TESTS_IN_DIR(test_move_cut_before_the_rename_is_undone),
+		TESTS_IN_DIR(test_move_cut_after_the_rename_is_undone),
 		TESTS_IN_DIR(test_another_boot_loses_what_was_written),
 		TESTS_IN_DIR(test_finished_sandbox_is_back_with_its_result),
 		TESTS_IN_DIR(test_leftovers_and_broken_records),
