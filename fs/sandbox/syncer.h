@@ -14,7 +14,7 @@ struct fs_syncer;
 int fs_syncer_new(struct cas_store *store, struct fs_syncer **out, struct err *err);
 /* Never waits. */
 void fs_syncer_want(struct fs_syncer *s);
-/* What was asked for is left to the store's own last sync. NULL is fine. */
+/* What was asked for is left to a last cas_store_sync of the caller. NULL is fine. */
 void fs_syncer_free(struct fs_syncer *s);
 
 #endif

@@ -557,6 +557,7 @@ static bool stop_commands(struct daemon *d)
 
 static int close_data(struct daemon *d, struct err *err)
 {
+	struct err sync_err = {0};
 	int ret;
 
 	fs_executor_free(d->executor);
@@ -571,6 +572,9 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_helper_free(d->helper);
 	if (d->store)
 		cas_spool_stop(d->store);
+	/* Captures whose sync was still to come: their rows need index and ledger open. */
+	if (d->store && (ret = cas_store_sync(d->store, &sync_err)) < 0)
+		log_error("%s", err_text(&sync_err, ret));
 	ret = d->meta ? meta_close(d->meta, err) : 0;
 	if (d->store)
 		cas_store_set_catalog(d->store, &cas_catalog_null);

@@ -41,7 +41,14 @@ expect 0 casbox ctl version
 grep -q '"ok":true' out || fail "$(cat out)"
 expect 1 casbox ctl no-such-command
 grep -q '"ok":false' out || fail "$(cat out)"
+
+# What was captured just before the end is counted after it.
+path=$(casbox sandbox create --root "$root" --id job-2 --output out/)
+echo late > "$path/out/g"
+casbox sandbox finish job-2 > /dev/null
 expect 0 casbox umount
+eq "blobs counted" "$(find "$STORE/cas" -type f | wc -l)" \
+	"$(casbox stat | sed -n 's/^blobs *//p')"
 expect 1 casbox umount
 said "no mount serves the store"
 expect 1 casbox umount "$MNT"
