@@ -131,7 +131,7 @@ static int hash_sparse(struct cas_hash *h, int fd, unsigned char *data, size_t c
 	for (;;) {
 		off_t start = lseek(fd, pos, SEEK_DATA);
 		off_t end;
-		off_t got;
+		off_t got = 0;
 		int ret;
 
 		if (start < 0 && errno != ENXIO)

@@ -178,7 +178,7 @@ static int take(struct parse *p, int i, const char *value, struct err *err)
 	p->seen[i] = true;
 	if (ret == -EINVAL)
 		return cli_usage(p->cli, err, "--%s wants %s, not '%s'", p->row[i]->name,
-				 want_text(p->row[i]), value);
+				 want_text(p->row[i]), value ? value : "");
 	return ret ? err_set(err, ret, "out of memory") : 0;
 }
 
