@@ -148,6 +148,25 @@ int io_replace_file(int dir_fd, const char *name, const void *data, size_t len, 
 	return ret;
 }
 
+int io_overwrite_file(int dir_fd, const char *name, const void *data, size_t len, mode_t mode,
+		      bool durable)
+{
+	auto_close int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = io_write_full(fd, data, len);
+	/* Not by O_TRUNC: some filesystems then write the file to disk when it is closed. */
+	if (ret == 0 && ftruncate(fd, (off_t)len) < 0)
+		ret = -errno;
+	if (ret == 0 && durable && fsync(fd) < 0)
+		ret = -errno;
+	if (close(steal_fd(&fd)) < 0 && ret == 0)
+		ret = -errno;
+	return ret;
+}
+
 int io_mkdir_parents(int dir_fd, const char *path, mode_t mode)
 {
 	char part[PATH_MAX];

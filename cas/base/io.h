@@ -41,6 +41,13 @@ int io_mkdir_parents(int dir_fd, const char *path, mode_t mode);
  */
 int io_remove_tree(int dir_fd, const char *name, struct err *err);
 
+/*
+ * Make @data the content of the file @name, which may be there, in place: whoever reads
+ * it meanwhile, or after a crash, may see some of both.
+ */
+int io_overwrite_file(int dir_fd, const char *name, const void *data, size_t len, mode_t mode,
+		      bool durable);
+
 /* Fill @out with lower-case hexadecimal digits of random bytes; @out has 2 * @nr + 1 bytes. */
 int io_random_hex(char *out, size_t nr);
 

@@ -1,5 +1,7 @@
 /* fs/sandbox/create.c - a sandbox begins, and ends */
 #include <errno.h>
+#include <linux/fs.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,7 @@
 #include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "fs/sandbox/cgroup.h"
+#include "fs/sandbox/pool.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "meta/meta.h"
 
@@ -155,6 +158,7 @@ static int sandbox_new(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	sb = calloc(1, sizeof(*sb));
 	if (sb == NULL)
 		return err_set(err, -ENOMEM, "no memory for a sandbox");
+	sb->dir_fd = -1;
 	ret = record_fill(all, spec, &sb->rec);
 	if (ret < 0)
 		(void)err_set(err, ret, "cannot describe a new sandbox: %s", strerrordesc_np(-ret));
@@ -168,26 +172,32 @@ static int sandbox_new(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	return 0;
 }
 
-/* Everything that can go wrong, with @dir_fd the sandbox's own directory. */
-static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+/*
+ * Everything that can go wrong, with the sandbox's own directory still under the name
+ * @dir: taking the id, with the record in it, is what makes it a sandbox.
+ */
+static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const char *dir,
 			struct err *err)
 {
 	struct fs_derived *view = NULL;
 	int ret = fs_sandbox_derive(all, sb, &view, err);
 
 	if (ret == 0)
-		ret = fs_layers_prepare(sb, dir_fd, err);
+		ret = fs_layers_prepare(sb, sb->dir_fd, err);
 	if (ret == 0)
 		ret = fs_sandbox_show_view(all, sb, view, err);
 	if (ret < 0) {
 		fs_derived_free(view);
 		return ret;
 	}
-	ret = fs_layers_mount(all, sb, dir_fd, false, err);
+	ret = fs_layers_mount(all, sb, sb->dir_fd, false, err);
 	if (ret < 0)
 		return ret;
 	fs_sandbox_set_state(all, sb, FS_SANDBOX_LIVE);
-	ret = fs_record_write(&sb->rec, dir_fd, all->durable, err);
+	ret = fs_record_write_new(&sb->rec, sb->dir_fd, all->durable, err);
+	if (ret == 0 && renameat2(all->dir_fd, dir, all->dir_fd, sb->rec.id, RENAME_NOREPLACE) < 0)
+		ret = err_set(err, -errno, "cannot make the directory of sandbox %s: %m",
+			      sb->rec.id);
 	if (ret < 0)
 		fs_layers_unmount(all, sb);
 	return ret;
@@ -195,23 +205,25 @@ static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir
 
 static int sandbox_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
 {
-	auto_close int dir_fd = -1;
-	int ret;
-
+	struct fs_pooled *dir = NULL;
 	/* Before anything is made: most wrong requests end here. */
-	ret = root_check(all, &sb->rec.root, err);
+	int ret = root_check(all, &sb->rec.root, err);
+
 	if (ret == 0)
 		ret = fs_sandbox_plan(all, sb, err);
+	if (ret == 0)
+		ret = fs_reaper_prepared(all, &dir, err);
 	if (ret < 0)
 		return ret;
-	if (mkdirat(all->dir_fd, sb->rec.id, 0700) < 0)
-		return err_set(err, -errno, "cannot make the directory of sandbox %s: %m",
-			       sb->rec.id);
-	ret = dir_fd = fs_sandbox_open_dir(all, sb->rec.id, err);
-	if (ret >= 0)
-		ret = sandbox_make(all, sb, dir_fd, err);
+	sb->dir_fd = steal_fd(&dir->dir_fd);
+	(void)atomic_fetch_add(&all->nr_dirs, 1);
+	ret = sandbox_make(all, sb, dir->name, err);
 	if (ret < 0)
-		(void)fs_reaper_take(all, sb->rec.id, NULL);
+		(void)fs_reaper_take(all, dir->name, fs_sandbox_dir_steal(all, sb),
+				     sb->rec.plan.nr_layers, NULL);
+	else
+		fs_sandbox_dir_settle(all, sb);
+	fs_pooled_free(dir);
 	return ret;
 }
 
@@ -289,7 +301,9 @@ int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err)
 		return ret;
 	/* While the name still resolves: forgetting an entry would detach what is on it. */
 	fs_layers_freeze(all, sb);
-	ret = fs_reaper_take(all, id, err);
+	/* Who is inside still keeps what he has, and it is used for nothing else. */
+	ret = fs_reaper_take(all, id, sb->leftover ? -1 : fs_sandbox_dir_steal(all, sb),
+			     sb->rec.plan.nr_layers, err);
 	if (ret == 0) {
 		fs_sandbox_leave(all, sb);
 		fs_sandbox_history(all, sb, "removed");

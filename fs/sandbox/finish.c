@@ -112,16 +112,6 @@ static int capture(struct finish *f)
 	return ret;
 }
 
-static int write_file(struct finish *f, const char *name, const void *data, size_t len)
-{
-	int ret = io_replace_file(f->dir_fd, name, data, len, 0600, f->all->durable);
-
-	if (ret < 0)
-		return err_set(f->err, ret, "sandbox %s: cannot write %s: %s", f->sb->rec.id, name,
-			       strerrordesc_np(-ret));
-	return 0;
-}
-
 static int make_answer(struct finish *f, json_t **answer)
 {
 	json_t *obj = NULL;
@@ -149,10 +139,12 @@ static int keep_result(struct finish *f)
 	ret = fs_result_make(&f->sb->outputs, &f->capture, &f->changes, f->spec, &f->times,
 			     &f->result, &notes, f->err);
 	if (ret == 0)
-		ret = write_file(f, FS_RESULT_NAME, buf_str(&f->result), f->result.len);
+		ret = io_overwrite_file(f->dir_fd, FS_RESULT_NAME, buf_str(&f->result),
+					f->result.len, 0600, f->all->durable);
 	if (ret < 0) {
 		json_decref(notes);
-		return ret;
+		return err_set(f->err, ret, "sandbox %s: cannot write its result: %s", rec->id,
+			       strerrordesc_np(-ret));
 	}
 	lock_take(&f->all->lock);
 	json_decref(rec->notes);
@@ -230,7 +222,7 @@ static int finish_now(struct finish *f)
 static int finish_claimed(struct fs_sandboxes *all, struct fs_sandbox *sb,
 			  const struct fs_finish_spec *spec, json_t **answer, struct err *err)
 {
-	auto_close int dir_fd = fs_sandbox_open_dir(all, sb->rec.id, err);
+	int dir_fd = fs_sandbox_dir(all, sb, err);
 	struct finish f = {.all = all, .sb = sb, .spec = spec, .dir_fd = dir_fd, .err = err};
 	int ret = dir_fd < 0 ? dir_fd : 0;
 
@@ -241,6 +233,7 @@ static int finish_claimed(struct fs_sandboxes *all, struct fs_sandbox *sb,
 	if (ret == 0)
 		ret = make_answer(&f, answer);
 	finish_fini(&f);
+	fs_sandbox_dir_settle(all, sb);
 	return ret;
 }
 

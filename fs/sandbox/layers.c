@@ -44,15 +44,17 @@ static int layer_above(const struct fs_plan *plan, const char *path)
 static int make_dirs(const struct fs_plan *plan, size_t n, int layer_fd, struct err *err)
 {
 	const struct fs_layer *layer = &plan->layers[n];
-	auto_close int upper = fs_engine_of(layer->kind)->open_upper(layer_fd, err);
+	auto_close int upper = -1;
 
-	if (upper < 0)
-		return upper;
 	for (size_t i = 0; layer->kind == FS_LAYER_BIND && i < plan->nr_dirs; i++) {
-		int ret;
+		int ret = 0;
 
 		if (layer_above(plan, plan->dirs[i]) != (int)n)
 			continue;
+		if (upper < 0)
+			ret = upper = fs_engine_of(layer->kind)->open_upper(layer_fd, err);
+		if (ret < 0)
+			return ret;
 		ret = fs_engine_mkdir(upper, fs_path_rest(plan->dirs[i], layer->path), err);
 		if (ret < 0)
 			return ret;
@@ -63,17 +65,21 @@ static int make_dirs(const struct fs_plan *plan, size_t n, int layer_fd, struct 
 int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err)
 {
 	const struct fs_plan *plan = &sb->rec.plan;
-	int ret = fs_engine_mkdir(dir_fd, "upper", err);
+	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < plan->nr_layers; i++) {
 		char name[UPPER_SZ];
 		auto_close int fd = -1;
 
 		(void)snprintf(name, sizeof(name), "upper/%zu", i);
-		ret = fs_engine_mkdir(dir_fd, name, err);
-		if (ret == 0)
-			ret = fd = layer_open_fd(dir_fd, i, err);
-		if (ret >= 0)
+		/* The first is prepared with the directory. */
+		if (i > 0)
+			ret = fs_engine_mkdir(dir_fd, name, err);
+		if (ret < 0)
+			break;
+		fd = layer_open_fd(dir_fd, i, err);
+		ret = fd < 0 ? fd : 0;
+		if (ret == 0 && i > 0)
 			ret = fs_engine_of(plan->layers[i].kind)->prepare(fd, err);
 		if (ret == 0)
 			ret = make_dirs(plan, i, fd, err);

@@ -61,14 +61,16 @@ static int read_one(struct fs_sandboxes *all, const char *name, struct fs_sandbo
 	fd = fs_sandbox_open_dir(all, name, &err);
 	ret = fd < 0 ? fd : 0;
 	sb = ret == 0 ? calloc(1, sizeof(*sb)) : NULL;
-	if (sb == NULL)
+	if (sb == NULL) {
 		ret = ret < 0 ? ret : -ENOMEM;
-	else
+	} else {
+		sb->dir_fd = -1;
 		ret = fs_record_read(fd, &sb->rec, &err);
+	}
 	if (sb && ret == -ENOENT) {
 		/* Its creation was not answered, so nobody knows of it. */
 		log_info("sandbox %s: made incompletely before a crash, removed", name);
-		(void)fs_reaper_take(all, name, NULL);
+		(void)fs_reaper_take(all, name, -1, 0, NULL);
 	} else if (ret == 0 && strcmp(sb->rec.id, name) != 0) {
 		ret = err_set(&err, -EUCLEAN, "the record is that of %s", sb->rec.id);
 	}
@@ -156,11 +158,11 @@ int fs_sandboxes_open(const struct fs_sandboxes_options *opts, struct fs_sandbox
 	if (ret == 0)
 		ret = open_dir(all, err);
 	if (ret == 0)
-		ret = enter_all(all, err);
-	if (ret == 0)
 		ret = fs_syncer_new(all->store, &all->syncer, err);
 	if (ret == 0)
 		ret = fs_reaper_start(all, err);
+	if (ret == 0)
+		ret = enter_all(all, err);
 	if (ret < 0) {
 		fs_sandboxes_close(all);
 		return ret;
@@ -215,7 +217,7 @@ static int restore_live(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir
 static void restore_one(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct err err = {0};
-	auto_close int dir_fd = fs_sandbox_open_dir(all, sb->rec.id, &err);
+	int dir_fd = fs_sandbox_dir(all, sb, &err);
 	auto_buf struct buf data = {0};
 	int ret = dir_fd < 0 ? dir_fd : 0;
 
@@ -240,6 +242,7 @@ static void restore_one(struct fs_sandboxes *all, struct fs_sandbox *sb)
 	case FS_SANDBOX_LOST:
 		break;
 	}
+	fs_sandbox_dir_settle(all, sb);
 	if (ret == 0 && sb->visible)
 		all->events.added(all->events.ctx, sb->rec.id);
 }

@@ -1,9 +1,10 @@
-/* fs/sandbox/reaper.c - remove the files of sandboxes in the background */
+/* fs/sandbox/reaper.c - take away what is left of sandboxes, and prepare for new ones */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,75 +12,137 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "fs/sandbox/pool.h"
 #include "fs/sandbox/sandbox_i.h"
 
 /*
  * What goes is first renamed to .gone-RANDOM, which no id can be, so that it is no
- * sandbox any more whatever happens next; such names are reaped, also at the next start.
+ * sandbox any more whatever happens next. One thread then makes it ready for another
+ * sandbox, as long as there are not enough of those, or deletes it; what it does not get
+ * to, the next start deletes. It also sees to it that a few are ready.
  */
 
-#define GONE_PREFIX ".gone-"
+#define READY_MIN 4
+#define READY_MAX 32
 
-static bool stop_wanted(struct fs_sandboxes *all)
+static bool has_prefix(const char *name, const char *prefix)
 {
-	bool stop;
-
-	lock_take(&all->reap_lock);
-	stop = all->reap_stop;
-	lock_drop(&all->reap_lock);
-	return stop;
+	return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-static void reap_all(struct fs_sandboxes *all)
+static void reap_name(struct fs_sandboxes *all, const char *name)
+{
+	struct err err = {0};
+	int ret = io_remove_tree(all->dir_fd, name, &err);
+
+	if (ret < 0)
+		log_warn("cannot remove the files of a sandbox (%s): %s", name,
+			 err_text(&err, ret));
+}
+
+static void going_add(struct fs_sandboxes *all, struct fs_pooled *dir)
+{
+	lock_take(&all->reap_lock);
+	dir->next = all->going;
+	all->going = dir;
+	(void)pthread_cond_signal(&all->reap_wake);
+	lock_drop(&all->reap_lock);
+}
+
+/* What an earlier daemon left, before there is anything of ours. */
+static int find_old(struct fs_sandboxes *all, struct err *err)
 {
 	int fd = openat(all->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *de;
 
 	if (dir == NULL) {
-		log_warn("cannot look for removed sandboxes: %m");
+		int code = -errno;
+
 		if (fd >= 0)
 			(void)close(fd);
+		return err_set(err, code, "cannot look for removed sandboxes: %s",
+			       strerrordesc_np(-code));
+	}
+	while ((de = readdir(dir)) != NULL) {
+		struct fs_pooled *old;
+
+		if (!has_prefix(de->d_name, FS_GONE_PREFIX) &&
+		    !has_prefix(de->d_name, FS_POOL_PREFIX))
+			continue;
+		old = calloc(1, sizeof(*old));
+		if (old == NULL || strlen(de->d_name) >= sizeof(old->name)) {
+			free(old);
+			continue;
+		}
+		(void)stpcpy(old->name, de->d_name);
+		old->dir_fd = -1;
+		going_add(all, old);
+	}
+	return 0;
+}
+
+static void ready_add(struct fs_sandboxes *all, struct fs_pooled *dir)
+{
+	lock_take(&all->reap_lock);
+	dir->next = all->ready;
+	all->ready = dir;
+	all->nr_ready++;
+	lock_drop(&all->reap_lock);
+}
+
+static void reap_one(struct fs_sandboxes *all, struct fs_pooled *dir, bool again)
+{
+	struct err err = {0};
+
+	if (again && dir->dir_fd >= 0 && fs_pool_recycle(all->dir_fd, dir, &err) == 0) {
+		ready_add(all, dir);
 		return;
 	}
-	while (!stop_wanted(all) && (de = readdir(dir)) != NULL) {
-		struct err err = {0};
-		int ret;
+	reap_name(all, dir->name);
+	fs_pooled_free(dir);
+}
 
-		if (strncmp(de->d_name, GONE_PREFIX, strlen(GONE_PREFIX)) != 0)
-			continue;
-		ret = io_remove_tree(all->dir_fd, de->d_name, &err);
-		if (ret < 0)
-			log_warn("cannot remove the files of a sandbox (%s): %s", de->d_name,
-				 err_text(&err, ret));
+/* Wait for work. 1: *dir is to go, 0: one more is to be made ready, negative: the end. */
+static int next_task(struct fs_sandboxes *all, struct fs_pooled **dir, bool *again, bool failed)
+{
+	int ret = -ECANCELED;
+
+	lock_take(&all->reap_lock);
+	while (!all->reap_stop && !all->going && (failed || all->nr_ready >= READY_MIN)) {
+		(void)lock_wait(&all->reap_lock, &all->reap_wake, 0);
+		failed = false;
 	}
+	if (!all->reap_stop && all->going) {
+		*dir = all->going;
+		all->going = (*dir)->next;
+		*again = all->nr_ready < READY_MAX;
+		ret = 1;
+	} else if (!all->reap_stop) {
+		ret = 0;
+	}
+	lock_drop(&all->reap_lock);
+	return ret;
 }
 
 static void *reaper_main(void *arg)
 {
 	struct fs_sandboxes *all = arg;
-	bool stop = false;
+	struct fs_pooled *dir;
+	bool failed = false;
+	bool again;
+	int task;
 
-	while (!stop) {
-		lock_take(&all->reap_lock);
-		while (!all->reap_wanted && !all->reap_stop)
-			(void)lock_wait(&all->reap_lock, &all->reap_wake, 0);
-		all->reap_wanted = false;
-		stop = all->reap_stop;
-		lock_drop(&all->reap_lock);
-		if (!stop)
-			reap_all(all);
+	while ((task = next_task(all, &dir, &again, failed)) >= 0) {
+		failed = false;
+		if (task > 0)
+			reap_one(all, dir, again);
+		else if (fs_pool_make(all->dir_fd, &dir, NULL) == 0)
+			ready_add(all, dir);
+		else
+			failed = true; /* whoever needs one learns why */
 	}
 	return NULL;
-}
-
-static void reaper_wake(struct fs_sandboxes *all, bool stop)
-{
-	lock_take(&all->reap_lock);
-	all->reap_wanted = true;
-	all->reap_stop |= stop;
-	(void)pthread_cond_signal(&all->reap_wake);
-	lock_drop(&all->reap_lock);
 }
 
 int fs_reaper_start(struct fs_sandboxes *all, struct err *err)
@@ -87,9 +150,14 @@ int fs_reaper_start(struct fs_sandboxes *all, struct err *err)
 	sigset_t every;
 	sigset_t old;
 	int code;
+	int ret;
 
 	lock_init(&all->reap_lock, LOCK_RANK_QUEUE, "fs_sandboxes.reap_lock");
 	lock_cond_init(&all->reap_wake);
+	all->reaper_inited = true;
+	ret = find_old(all, err);
+	if (ret < 0)
+		return ret;
 	/* Signals are for the thread that waits for them. */
 	(void)sigfillset(&every);
 	(void)pthread_sigmask(SIG_SETMASK, &every, &old);
@@ -98,33 +166,82 @@ int fs_reaper_start(struct fs_sandboxes *all, struct err *err)
 	if (code != 0)
 		return err_set(err, -code, "cannot start the thread that removes sandboxes");
 	all->reaper_runs = true;
-	reaper_wake(all, false);
 	return 0;
+}
+
+/* Nobody else is left. */
+static NO_LOCK_CHECK void drop_all(struct fs_sandboxes *all)
+{
+	struct fs_pooled *next;
+
+	for (struct fs_pooled *dir = all->ready; dir; dir = next) {
+		next = dir->next;
+		(void)fs_pool_delete(all->dir_fd, dir, NULL);
+	}
+	for (struct fs_pooled *dir = all->going; dir; dir = next) {
+		next = dir->next;
+		fs_pooled_free(dir);
+	}
+	all->ready = all->going = NULL;
 }
 
 void fs_reaper_stop(struct fs_sandboxes *all)
 {
-	if (all->reaper_runs) {
-		reaper_wake(all, true);
+	if (!all->reaper_inited)
+		return;
+	lock_take(&all->reap_lock);
+	all->reap_stop = true;
+	(void)pthread_cond_signal(&all->reap_wake);
+	lock_drop(&all->reap_lock);
+	if (all->reaper_runs)
 		(void)pthread_join(all->reaper, NULL);
-		(void)pthread_cond_destroy(&all->reap_wake);
-		lock_fini(&all->reap_lock);
-		all->reaper_runs = false;
-	}
+	drop_all(all);
+	(void)pthread_cond_destroy(&all->reap_wake);
+	lock_fini(&all->reap_lock);
+	all->reaper_inited = all->reaper_runs = false;
 }
 
-int fs_reaper_take(struct fs_sandboxes *all, const char *id, struct err *err)
+int fs_reaper_prepared(struct fs_sandboxes *all, struct fs_pooled **out, struct err *err)
 {
-	char gone[64];
-	char rnd[33];
-	int ret = io_random_hex(rnd, 16);
+	struct fs_pooled *dir;
 
-	if (ret < 0)
-		return err_set(err, ret, "no random bytes");
-	(void)snprintf(gone, sizeof(gone), "%s%s", GONE_PREFIX, rnd);
-	if (renameat(all->dir_fd, id, all->dir_fd, gone) < 0 && errno != ENOENT)
-		return err_set(err, -errno, "cannot remove the files of sandbox %s: %m", id);
-	if (all->reaper_runs)
-		reaper_wake(all, false);
+	lock_take(&all->reap_lock);
+	dir = all->ready;
+	if (dir) {
+		all->ready = dir->next;
+		all->nr_ready--;
+		if (all->nr_ready < READY_MIN)
+			(void)pthread_cond_signal(&all->reap_wake);
+	}
+	lock_drop(&all->reap_lock);
+	if (dir == NULL)
+		return fs_pool_make(all->dir_fd, out, err);
+	*out = dir;
+	return 0;
+}
+
+int fs_reaper_take(struct fs_sandboxes *all, const char *name, int dir_fd, size_t nr_layers,
+		   struct err *err)
+{
+	struct fs_pooled *dir = calloc(1, sizeof(*dir));
+	int ret = 0;
+
+	if (dir == NULL) {
+		if (dir_fd >= 0)
+			(void)close(dir_fd);
+		return err_set(err, -ENOMEM, "no memory to remove a sandbox");
+	}
+	dir->dir_fd = dir_fd;
+	dir->nr_layers = nr_layers;
+	ret = fs_pool_name(FS_GONE_PREFIX, dir, err);
+	if (ret == 0 && renameat(all->dir_fd, name, all->dir_fd, dir->name) < 0)
+		ret = errno == ENOENT ? 1
+				      : err_set(err, -errno,
+						"cannot remove the files of sandbox %s: %m", name);
+	if (ret != 0) {
+		fs_pooled_free(dir);
+		return ret < 0 ? ret : 0;
+	}
+	going_add(all, dir);
 	return 0;
 }

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,11 +130,10 @@ json_t *fs_record_describe(const struct fs_record *rec)
 	return obj;
 }
 
-int fs_record_write(const struct fs_record *rec, int dir_fd, bool durable, struct err *err)
+static int record_dump(const struct fs_record *rec, char **out, struct err *err)
 {
 	json_t *obj = fs_record_describe(rec);
-	auto_free char *text = NULL;
-	int ret;
+	char *text = NULL;
 
 	if (obj) {
 		(void)json_object_set_new(obj, "version", json_integer(RECORD_VERSION));
@@ -145,11 +146,44 @@ int fs_record_write(const struct fs_record *rec, int dir_fd, bool durable, struc
 	if (text == NULL)
 		return err_set(err, -EINVAL, "sandbox %s: a path that is not UTF-8, or no memory",
 			       rec->id);
-	ret = io_replace_file(dir_fd, FS_RECORD_NAME, text, strlen(text), 0600, durable);
+	*out = text;
+	return 0;
+}
+
+/* Where the filesystem can, the old record becomes the spare one: nothing is freed. */
+static int swap_in(int dir_fd)
+{
+	if (renameat2(dir_fd, FS_RECORD_SPARE, dir_fd, FS_RECORD_NAME, RENAME_EXCHANGE) == 0)
+		return 0;
+	return renameat(dir_fd, FS_RECORD_SPARE, dir_fd, FS_RECORD_NAME) < 0 ? -errno : 0;
+}
+
+static int record_put(const struct fs_record *rec, int dir_fd, bool durable, bool in_place,
+		      struct err *err)
+{
+	auto_free char *text = NULL;
+	int ret = record_dump(rec, &text, err);
+
+	if (ret < 0)
+		return ret;
+	ret = io_overwrite_file(dir_fd, in_place ? FS_RECORD_NAME : FS_RECORD_SPARE, text,
+				strlen(text), 0600, durable);
+	if (ret == 0 && !in_place)
+		ret = swap_in(dir_fd);
 	if (ret < 0)
 		return err_set(err, ret, "sandbox %s: cannot write the record: %s", rec->id,
 			       strerrordesc_np(-ret));
 	return 0;
+}
+
+int fs_record_write_new(const struct fs_record *rec, int dir_fd, bool durable, struct err *err)
+{
+	return record_put(rec, dir_fd, durable, true, err);
+}
+
+int fs_record_write(const struct fs_record *rec, int dir_fd, bool durable, struct err *err)
+{
+	return record_put(rec, dir_fd, durable, false, err);
 }
 
 static int given_from_json(const json_t *array, struct fs_record *rec)

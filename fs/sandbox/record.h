@@ -13,6 +13,7 @@
 struct err;
 
 #define FS_RECORD_NAME	  "record"
+#define FS_RECORD_SPARE	  "record.new"
 #define FS_SANDBOX_ID_MAX 128
 
 enum fs_sandbox_state {
@@ -43,7 +44,11 @@ struct fs_record {
 
 void fs_record_fini(struct fs_record *rec);
 
-/* JSON text to and from the file; @durable as io_replace_file. */
+/*
+ * JSON text to the file, in one step as others see it; @durable as io_replace_file. _new:
+ * in a directory that is no sandbox yet, whatever lies there.
+ */
+int fs_record_write_new(const struct fs_record *rec, int dir_fd, bool durable, struct err *err);
 int fs_record_write(const struct fs_record *rec, int dir_fd, bool durable, struct err *err);
 /* -ENOENT: no record. -EUCLEAN: damaged, or of another version; nothing is set. */
 int fs_record_read(int dir_fd, struct fs_record *out, struct err *err);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +17,7 @@
 #include "meta/meta.h"
 
 #define LIST_BATCH 32
+#define DIRS_MAX   1024
 
 int64_t fs_sandbox_now_ns(void)
 {
@@ -32,6 +34,8 @@ void fs_sandbox_free(struct fs_sandbox *sb)
 	fs_derived_free(sb->view);
 	fs_outputs_fini(&sb->outputs);
 	fs_record_fini(&sb->rec);
+	if (sb->dir_fd >= 0)
+		(void)close(sb->dir_fd);
 	free(sb->moved);
 	free(sb);
 }
@@ -162,11 +166,42 @@ int fs_sandbox_open_dir(struct fs_sandboxes *all, const char *id, struct err *er
 	return fd < 0 ? err_set(err, -errno, "cannot open the files of sandbox %s: %m", id) : fd;
 }
 
+int fs_sandbox_dir(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	int fd = sb->dir_fd;
+
+	if (fd >= 0)
+		return fd;
+	fd = fs_sandbox_open_dir(all, sb->rec.id, err);
+	if (fd >= 0) {
+		sb->dir_fd = fd;
+		(void)atomic_fetch_add(&all->nr_dirs, 1);
+	}
+	return fd;
+}
+
+int fs_sandbox_dir_steal(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	if (sb->dir_fd >= 0)
+		(void)atomic_fetch_sub(&all->nr_dirs, 1);
+	return steal_fd(&sb->dir_fd);
+}
+
+void fs_sandbox_dir_settle(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	int fd = atomic_load(&all->nr_dirs) > DIRS_MAX ? fs_sandbox_dir_steal(all, sb) : -1;
+
+	if (fd >= 0)
+		(void)close(fd);
+}
+
 int fs_sandbox_save(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
 {
-	auto_close int fd = fs_sandbox_open_dir(all, sb->rec.id, err);
+	int fd = fs_sandbox_dir(all, sb, err);
+	int ret = fd < 0 ? fd : fs_record_write(&sb->rec, fd, all->durable, err);
 
-	return fd < 0 ? fd : fs_record_write(&sb->rec, fd, all->durable, err);
+	fs_sandbox_dir_settle(all, sb);
+	return ret;
 }
 
 void fs_sandbox_history(struct fs_sandboxes *all, const struct fs_sandbox *sb, const char *state)

@@ -17,6 +17,7 @@
 #include "fs/sandbox/sandbox.h"
 
 struct buf;
+struct fs_pooled;
 struct fs_syncer;
 
 /*
@@ -40,6 +41,7 @@ struct fs_sandbox {
 	/* The claimant's. */
 	struct fs_outputs outputs;
 	struct fs_derived *view; /* held in meta; NULL: none */
+	int dir_fd;		 /* STORE/sandboxes/ID, -1: not open; see fs_sandbox_dir */
 	bool mounted;		 /* layers may be mounted */
 	bool bound;		 /* mounted: its directory is bound over itself */
 	bool frozen;		 /* layers were unmounted for good */
@@ -72,8 +74,12 @@ struct fs_sandboxes {
 	bool reaper_runs;
 	struct lock reap_lock; /* rank QUEUE */
 	pthread_cond_t reap_wake;
-	bool reap_wanted GUARDED_BY(reap_lock);
+	bool reaper_inited;
 	bool reap_stop GUARDED_BY(reap_lock);
+	struct fs_pooled *going GUARDED_BY(reap_lock);
+	struct fs_pooled *ready GUARDED_BY(reap_lock);
+	size_t nr_ready GUARDED_BY(reap_lock);
+	_Atomic int nr_dirs; /* dir_fd of sandboxes that are open */
 };
 
 /* table: sandbox.c */
@@ -95,6 +101,14 @@ void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* Set the state under the lock. */
 void fs_sandbox_set_state(struct fs_sandboxes *all, struct fs_sandbox *sb,
 			  enum fs_sandbox_state state);
+/*
+ * Of a claimed sandbox: its directory, opened once and kept while it is in use, and after
+ * that when not too many are (dir_settle). The descriptor stays the sandbox's.
+ */
+int fs_sandbox_dir(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
+void fs_sandbox_dir_settle(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/* Take it from the sandbox; -1: it was not open. */
+int fs_sandbox_dir_steal(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* Open STORE/sandboxes/ID. */
 int fs_sandbox_open_dir(struct fs_sandboxes *all, const char *id, struct err *err);
 /* Write the record as it stands. */
@@ -113,7 +127,7 @@ int fs_sandbox_derive(struct fs_sandboxes *all, const struct fs_sandbox *sb,
 
 /* layers.c */
 
-/* Make upper/N for every layer. */
+/* Make upper/N for every layer, in a prepared directory. */
 int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err);
 /*
  * Bind the sandbox's directory over itself where we may, and mount all layers; @again: in
@@ -145,7 +159,14 @@ int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, cons
 /* reaper.c */
 int fs_reaper_start(struct fs_sandboxes *all, struct err *err);
 void fs_reaper_stop(struct fs_sandboxes *all);
-/* Move STORE/sandboxes/@id out of the way; its files go in the background. */
-int fs_reaper_take(struct fs_sandboxes *all, const char *id, struct err *err);
+/* A directory that is ready for a sandbox; one is made if none is. The caller's. */
+int fs_reaper_prepared(struct fs_sandboxes *all, struct fs_pooled **out, struct err *err);
+/*
+ * Move STORE/sandboxes/@name out of the way; its files go in the background. With @dir_fd,
+ * which is taken over (-1: none), it may be made ready for another sandbox instead: nobody
+ * has a layer of it mounted any more, and it has @nr_layers of them. A missing name is fine.
+ */
+int fs_reaper_take(struct fs_sandboxes *all, const char *name, int dir_fd, size_t nr_layers,
+		   struct err *err);
 
 #endif

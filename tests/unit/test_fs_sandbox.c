@@ -1,6 +1,7 @@
 /* tests/unit/test_fs_sandbox.c - the life of sandboxes, also across daemons */
 #include "tests/lib/tests.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,6 +18,7 @@
 #include "cas/cas.h"
 #include "cas/store_i.h"
 #include "fs/sandbox/journal.h"
+#include "fs/sandbox/pool.h"
 #include "tests/lib/box.h"
 #include "tests/lib/store.h"
 
@@ -33,14 +36,27 @@ static int create(struct tests_box *box, const char *id, const struct cas_digest
 	return fs_sandbox_create(box->all, &spec, &got, &path, err);
 }
 
+/* Names of sandboxes, and of what is to be removed; not of what is ready for new ones. */
+static int count_dirs(struct tests_box *box)
+{
+	DIR *dir = opendir(tests_path(box->dir, "store/sandboxes"));
+	struct dirent *de;
+	int nr = 0;
+
+	assert_non_null(dir);
+	while ((de = readdir(dir)) != NULL)
+		nr += strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0 &&
+		      strncmp(de->d_name, FS_POOL_PREFIX, strlen(FS_POOL_PREFIX)) != 0;
+	(void)closedir(dir);
+	return nr;
+}
+
 /* Wait for the thread that removes files. */
 static void assert_no_files(struct tests_box *box, int want)
 {
-	const char *path = tests_path(box->dir, "store/sandboxes");
-
-	for (int i = 0; i < 200 && tests_count_names(path) != want; i++)
+	for (int i = 0; i < 200 && count_dirs(box) != want; i++)
 		(void)usleep(10000);
-	assert_int_equal(tests_count_names(path), want);
+	assert_int_equal(count_dirs(box), want);
 }
 
 static void test_bad_requests_leave_nothing(void **state)
@@ -103,6 +119,81 @@ static void test_remove_takes_everything_away(void **state)
 		assert_no_files(&box, 0);
 	}
 	assert_true(second > first);
+	tests_box_close(&box);
+}
+
+/* What is ready for the next is as new, whatever the last did; and nothing stays for ever. */
+static void test_prepared_directories_are_as_new(void **state)
+{
+	static const char look[] = "n=0; for d in .pool-*; do n=$((n+1));"
+				   "test \"$(find $d/upper | sort | tr '\\n' ' ')\" = "
+				   "\"$d/upper $d/upper/0 $d/upper/0/u $d/upper/0/w \";"
+				   "test \"$(find $d/upper/0 ! -perm 755)\" = \"\";"
+				   "for f in moved result; do ! test -s $d/$f; done; done;"
+				   "test $n -ge 4; test $n -le 32; ! ls -d .gone-* 2>/dev/null";
+	static const char *const outputs[] = {"out/", "src/o", "a/b/c", "t2", NULL};
+	struct tests_box box;
+	struct cas_digest root;
+	char top[256];
+	bool seen = false;
+
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	(void)snprintf(top, sizeof(top), "%s", tests_path(*state, "store/sandboxes"));
+	for (int i = 0; i < 12; i++) {
+		const char *path;
+		struct stat st;
+
+		path = tests_box_create(&box, "p", &root, FS_WRITABLE_OUTPUTS, outputs);
+		assert_int_equal(tests_sh(path,
+					  "test -z \"$(ls -A out)$(ls -A a/b)\";"
+					  "mkdir -p out/d/e; echo $$ >out/d/e/f; echo o >src/o;"
+					  "echo c >a/b/c; ln -s x t2; chmod 700 out"),
+				 0);
+		/* Every other one is removed with its outputs, the rest without. */
+		if (i % 2)
+			assert_int_equal(tests_box_finish(&box, "p", NULL), 0);
+		assert_int_equal(stat(tests_path(top, "p"), &st), 0);
+		assert_int_equal(fs_sandbox_remove(box.all, "p", NULL), 0);
+		assert_no_files(&box, 0);
+	}
+	for (int i = 0; i < 200 && !seen; i++) {
+		seen = tests_sh(top, look) == 0;
+		if (!seen)
+			(void)usleep(10000);
+	}
+	assert_true(seen);
+	tests_box_close(&box);
+	assert_int_equal(tests_count_names(top), 0);
+}
+
+/* What somebody watches in one is not what the next one writes to. */
+static void test_a_watch_left_behind_sees_nothing_of_the_next(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+	char bytes[4096];
+	const char *path;
+	int fd;
+
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	assert_true(fd >= 0);
+	for (int i = 0; i < 12; i++) {
+		path = tests_box_create(&box, "w", &root, FS_WRITABLE_OUTPUTS, OUTPUTS("out/"));
+		/* Of the life before: only that its directory is gone. */
+		while (read(fd, bytes, sizeof(bytes)) > 0)
+			;
+		assert_int_equal(tests_sh(path, "echo 1 >out/secret"), 0);
+		assert_true(read(fd, bytes, sizeof(bytes)) < 0);
+		assert_int_equal(errno, EAGAIN);
+		assert_true(inotify_add_watch(fd, tests_path(path, "out"), IN_CREATE | IN_OPEN) >=
+			    0);
+		assert_int_equal(fs_sandbox_remove(box.all, "w", NULL), 0);
+		assert_no_files(&box, 0);
+	}
+	(void)close(fd);
 	tests_box_close(&box);
 }
 
@@ -562,6 +653,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TESTS_IN_DIR(test_bad_requests_leave_nothing),
 		TESTS_IN_DIR(test_remove_takes_everything_away),
+		TESTS_IN_DIR(test_prepared_directories_are_as_new),
+		TESTS_IN_DIR(test_a_watch_left_behind_sees_nothing_of_the_next),
 		TESTS_IN_DIR(test_list_is_in_order_and_without_unlisted),
 		TESTS_IN_DIR(test_none_enters_while_frozen),
 		TESTS_IN_DIR(test_random_ids_differ),
