@@ -243,7 +243,10 @@ mount_start() {
 	"$CASBOX" mount -f "$@" "$MNT" >> "$T/daemon.log" 2>&1 &
 	DAEMON=$!
 	for _ in $(seq 400); do
-		if [ -e "$MNT/.casbox/version" ] 2> /dev/null; then return; fi
+		# Commands wait until sandboxes are back; names resolve earlier.
+		if [ -e "$MNT/.casbox/version" ] 2> /dev/null; then
+			"$CASBOX" ctl --mount "$MNT" version > /dev/null && return
+		fi
 		kill -0 "$DAEMON" 2> /dev/null || fail "the daemon ended: $(tail -n 5 "$T/daemon.log")"
 		sleep 0.05
 	done

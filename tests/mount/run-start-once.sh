@@ -40,6 +40,5 @@ said "$MNT"
 casbox umount
 
 expect 0 casbox run --idle 1 -- true
-ended() { ! "$CASBOX" sandbox list; }
+ended() { ! "$CASBOX" sandbox list && [ -z "$(mounts_below "$T")" ]; }
 await ended
-eq "mounts" "" "$(mounts_below "$T")"
