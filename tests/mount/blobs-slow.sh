@@ -1,0 +1,58 @@
+#!/bin/sh
+# tests/mount/blobs-slow.sh - puts into a slow directory: changes counted, acknowledged before
+. "$(dirname "$0")/../lib/common.sh"
+need root fuse
+
+NR=200
+mkdir "$T/back" "$T/slow" "$T/tree"
+for n in $(seq $NR); do
+	echo "blob $n" > "$T/tree/$n"
+done
+slow_start() {
+	"$LATFS" "$@" "$T/back" "$T/slow" &
+	LATFS_PID=$!
+	await mountpoint "$T/slow"
+}
+slow_stop() {
+	umount "$T/slow"
+	wait "$LATFS_PID" || :
+}
+changes() {
+	awk -v what="$1" '{ n = $2 ~ what ? n + $1 : n } END { print n + 0 }' "$T/slow/.counts"
+}
+export CASBOX_BLOBS="$T/slow"
+
+# --no-flags: as NFS, which cannot rename without replacing.
+for flags in '' --no-flags; do
+	rm -rf "$T/back" "$STORE"
+	mkdir "$T/back"
+	# shellcheck disable=SC2086
+	slow_start --mutation-us 5000 --lookup-us 200 $flags
+	root=$(put "$T/tree")
+	blobs=$(find "$T/back/cas" -type f | wc -l)
+	eq "blobs" $((NR + 1)) "$blobs"
+	eq "changes of shards" $((2 * blobs)) "$(changes '/cas/../$')"
+	[ "$(changes '/cas/$')" -le 256 ] || fail "changes beside shards: $(changes '/cas/$')"
+
+	# Known: by the index, and to a store that knows nothing.
+	: > "$T/slow/.counts"
+	eq "the same tree" "$root" "$(put "$T/tree")"
+	eq "the same tree in another store" "$root" "$(put --store "$T/other$flags" "$T/tree")"
+	eq "changes for known blobs" "" "$(cat "$T/slow/.counts")"
+	slow_stop
+done
+
+# A put is over for the client long before the directory has it.
+rm -rf "$T/back" "$STORE"
+mkdir "$T/back"
+slow_start --mutation-us 300000
+echo new > "$T/new"
+: > "$T/digest"
+"$CASBOX" put "$T/new" > "$T/digest" &
+pid=$!
+await test -s "$T/digest"
+[ -z "$(find "$T/back/cas" -type f -name '[0-9a-f]*')" ] || fail "the directory was waited for"
+eq "read meanwhile" new "$(casbox cat "$(cat "$T/digest")")"
+wait "$pid" || fail "put: status $?"
+eq "blobs moved in the end" 1 "$(find "$T/back/cas" -type f -name '[0-9a-f]*' | wc -l)"
+slow_stop
