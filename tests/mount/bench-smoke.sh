@@ -22,9 +22,9 @@ expect 2 $bench --actions 0
 expect 0 $bench --help
 
 expect 0 within 80 $bench --actions 2 --lanes 1 --rounds 1 --few --scale 2 \
-	--project "$T/project" --compiles 4 --json "$T/result.json"
+	--project "$T/project" --latfs "$LATFS" --compiles 4 --json "$T/result.json"
 for word in 'native floor' 'hardlink farm' casbox 'beside inputs' 'second-root' \
-	'4 of 4 outputs byte-equal' 'first mapping' 'gates'; do
+	'4 of 4 outputs byte-equal' 'first mapping' 'known blobs: 0 changes' 'gates'; do
 	grep -qF "$word" "$T/out" || fail "the report lacks '$word'"
 done
 for key in host tables gates notes times_floor capture_ms; do

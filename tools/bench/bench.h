@@ -73,6 +73,7 @@ int bench_ready(struct bench_env *env, struct bench_report *rep, struct err *err
 int bench_second(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_bulk(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_write(struct bench_env *env, struct bench_report *rep, struct err *err);
+int bench_put(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_real(struct bench_env *env, struct bench_report *rep, struct err *err);
 
 #endif

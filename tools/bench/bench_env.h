@@ -23,6 +23,7 @@ struct bench_env {
 	size_t live;		/* sandboxes alive in *ready* */
 	uint64_t bytes;		/* of the large file of *bulk* and *write* */
 	const char *durability; /* of the product: none, as the native ways sync nothing */
+	const char *latfs;	/* the slow filesystem of *put*; NULL: it is left out */
 	const char *project;	/* sources for *real*; NULL: it is left out */
 	const char *cc;
 	const char *cflags; /* words separated by blanks */
