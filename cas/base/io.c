@@ -225,6 +225,15 @@ static bool lift(int dir_fd, const char *name, struct removal *r)
 	return true;
 }
 
+/* A bind mount has the device of what it shows, so that alone does not tell. */
+static bool is_mount_root(int fd)
+{
+	struct statx stx;
+
+	return statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &stx) == 0 &&
+	       (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
 /* Check and open: *fd, or 0 with *fd < 0 when it is gone. */
 static int remove_open(int dir_fd, const char *name, const struct removal *r, int *fd,
 		       struct err *err)
@@ -239,7 +248,7 @@ static int remove_open(int dir_fd, const char *name, const struct removal *r, in
 		return errno == ENOENT ? 0 : err_set(err, -errno, "cannot open directory %s", name);
 	if (fstat(path_fd, &st) < 0)
 		return err_set(err, -errno, "cannot stat %s", name);
-	if (st.st_dev != r->dev)
+	if (st.st_dev != r->dev || is_mount_root(path_fd))
 		return err_set(err, -EXDEV, "%s is a mount point", name);
 	if ((st.st_mode & 0700) != 0700) {
 		char proc[64];
@@ -283,7 +292,7 @@ static int remove_entries(int fd, struct removal *r, int depth, struct err *err)
 		(void)close(fd);
 		return err_set(err, -code, "cannot read a directory to remove");
 	}
-	while ((de = readdir(dir)) != NULL) {
+	for (errno = 0; (de = readdir(dir)) != NULL; errno = 0) {
 		int ret = 0;
 
 		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
@@ -297,7 +306,7 @@ static int remove_entries(int fd, struct removal *r, int depth, struct err *err)
 		if (ret < 0)
 			return ret;
 	}
-	return 0;
+	return errno ? err_set(err, -errno, "cannot read a directory to remove") : 0;
 }
 
 static int remove_top(int dir_fd, const char *name, dev_t dev, struct err *err)

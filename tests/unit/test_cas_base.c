@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -77,6 +79,28 @@ static void test_remove_tree_does_not_follow_links_and_takes_locked_directories(
 	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(*state, "t"), NULL), 0);
 }
 
+/* Of the same filesystem, too: a bind mount shows what is somebody else's. */
+static void test_remove_tree_stops_at_a_mount_point(void **state)
+{
+	const char *kept = tests_path(*state, "kept");
+	const char *at = tests_path(*state, "t/at");
+	struct stat st;
+
+	assert_int_equal(mkdir(kept, 0755), 0);
+	tests_write_file(tests_path(*state, "kept/file"), "x", 1, 0644);
+	assert_int_equal(mkdir(tests_path(*state, "t"), 0755), 0);
+	assert_int_equal(mkdir(at, 0755), 0);
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+	    mount(kept, at, NULL, MS_BIND, NULL) < 0)
+		skip();
+	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(*state, "t"), NULL), -EXDEV);
+	assert_int_equal(io_remove_tree(AT_FDCWD, at, NULL), -EXDEV);
+	assert_int_equal(stat(tests_path(*state, "kept/file"), &st), 0);
+	assert_int_equal(umount(at), 0);
+	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(*state, "t"), NULL), 0);
+	assert_int_equal(stat(tests_path(*state, "kept/file"), &st), 0);
+}
+
 static void test_remove_tree_takes_10000_levels(void **state)
 {
 	int top = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -114,6 +138,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_remove_tree_does_not_follow_links_and_takes_locked_directories,
 			tests_dir_setup, tests_dir_teardown),
+		cmocka_unit_test_setup_teardown(test_remove_tree_stops_at_a_mount_point,
+						tests_dir_setup, tests_dir_teardown),
 		cmocka_unit_test_setup_teardown(test_remove_tree_takes_10000_levels,
 						tests_memory_dir_setup, tests_dir_teardown),
 	};
