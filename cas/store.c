@@ -43,6 +43,7 @@ static const struct part {
 
 int cas_store_mkdir(const struct cas_store *store, int dir_fd, const char *name, mode_t mode)
 {
+	auto_close int fd = -1;
 	struct stat st;
 
 	if (mkdirat(dir_fd, name, mode) < 0) {
@@ -54,10 +55,12 @@ int cas_store_mkdir(const struct cas_store *store, int dir_fd, const char *name,
 			return -errno;
 		return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 	}
-	if (geteuid() == 0 && store->owner != 0 &&
-	    fchownat(dir_fd, name, store->owner, store->group, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
-	return fchmodat(dir_fd, name, mode, 0) < 0 ? -errno : 0;
+	/* The umask may keep us, but not root, from opening it. */
+	if (geteuid() != 0 || store->owner == 0)
+		return fchmodat(dir_fd, name, mode, 0) < 0 ? -errno : 0;
+	/* Somebody else's store, and he may put a symlink here to lead root astray. */
+	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : cas_store_dress(store, fd, mode);
 }
 
 int cas_store_dress(const struct cas_store *store, int fd, mode_t mode)
