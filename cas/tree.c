@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Out of memory is an error to return: uthash's own way is to end the process. */
+#define HASH_NONFATAL_OOM 1
 /* The key starts with a hash, which is as good as any that uthash would make of it. */
 #define HASH_FUNCTION(key, len, out) ((void)(len), memcpy(&(out), (key), sizeof(out)))
 #include <uthash.h>
@@ -68,6 +70,10 @@ static int walk_enter(struct tree_walk *w, const struct cas_digest *digest, stru
 		return -ENOMEM;
 	memcpy(&d->digest, &key, sizeof(key));
 	HASH_ADD(hh, w->all, digest, sizeof(d->digest), d);
+	if (d->hh.tbl == NULL) {
+		free(d);
+		return -ENOMEM;
+	}
 	ret = cas_directory_load_raw(w->store, digest, &d->raw, &d->dir, err);
 	if (ret < 0)
 		return ret;

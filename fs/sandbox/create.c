@@ -246,7 +246,10 @@ int fs_sandbox_create(struct fs_sandboxes *all, const struct fs_sandbox_spec *sp
 	ret = fs_sandbox_enter(all, sb);
 	if (ret < 0) {
 		fs_sandbox_free(sb);
-		return err_set(err, ret, "sandbox id %s is in use", id);
+		return err_set(err, ret,
+			       ret == -EEXIST ? "sandbox id %s is in use"
+					      : "no memory for sandbox %s",
+			       id);
 	}
 	ret = sandbox_begin(all, sb, err);
 	if (ret < 0) {

@@ -88,19 +88,23 @@ void fs_sandbox_unclaim(struct fs_sandboxes *all, struct fs_sandbox *sb)
 int fs_sandbox_enter(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct fs_sandbox *other;
+	int ret = -EEXIST;
 
 	lock_take(&all->lock);
 	while (all->nr_freezes > 0)
 		(void)lock_wait(&all->lock, &all->idle, 0);
 	HASH_FIND_STR(all->by_id, sb->rec.id, other);
 	if (other == NULL) {
+		HASH_ADD_KEYPTR(hh, all->by_id, sb->rec.id, strlen(sb->rec.id), sb);
+		ret = sb->hh.tbl ? 0 : -ENOMEM;
+	}
+	if (ret == 0) {
 		sb->busy = true;
 		sb->pos = ++all->next_pos;
-		HASH_ADD_KEYPTR(hh, all->by_id, sb->rec.id, strlen(sb->rec.id), sb);
 		DL_APPEND(all->in_order, sb);
 	}
 	lock_drop(&all->lock);
-	return other ? -EEXIST : 0;
+	return ret;
 }
 
 void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb)

@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+/* Out of memory is an error to return, not the end of the process. */
+#define HASH_NONFATAL_OOM 1
 /* Its default hash falls through switch labels, which we do not allow. */
 #define HASH_FUNCTION HASH_FNV
 #include <uthash.h>
@@ -88,7 +90,7 @@ struct fs_sandboxes {
 int fs_sandbox_claim(struct fs_sandboxes *all, const char *id, struct fs_sandbox **out,
 		     struct err *err);
 void fs_sandbox_unclaim(struct fs_sandboxes *all, struct fs_sandbox *sb);
-/* Enter @sb, claimed; waits for thaw. -EEXIST. */
+/* Enter @sb, claimed; waits for thaw. -EEXIST, -ENOMEM. */
 int fs_sandbox_enter(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* Take a claimed sandbox out of the table; freed when unclaimed. */
 void fs_sandbox_leave(struct fs_sandboxes *all, struct fs_sandbox *sb);
