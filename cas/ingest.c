@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -116,14 +117,17 @@ static int top_file(struct ingest *in, int path_fd, struct cas_ingest_result *ou
 {
 	auto_buf struct buf scratch = {0};
 	struct ingest_traits traits;
+	char proc[32];
+	/* The very file that was looked at, whatever its path leads to by now. */
 	struct ingest_file file = {.dir_fd = AT_FDCWD,
-				   .name = in->top,
-				   .follow = in->opts->follow_top,
+				   .name = proc,
+				   .follow = true,
 				   .traits = &traits,
 				   .scratch = &scratch};
 	struct err err = {0};
 	int ret;
 
+	(void)snprintf(proc, sizeof(proc), "/proc/self/fd/%d", path_fd);
 	if (ingest_guard_in_meta(in->store, path_fd))
 		return ingest_fail_why(in, NULL, NULL, -ELOOP, "belongs to the store itself");
 	ingest_traits_get(path_fd, &traits);
