@@ -355,7 +355,12 @@ void local_close(struct local *local)
 	if (!local)
 		return;
 	cas_spool_stop(local->store);
-	ret = close_meta(local, &err);
+	/* While somebody still takes the rows of what is synced with it. */
+	ret = cas_store_sync(local->store, &err);
+	if (ret == 0)
+		ret = close_meta(local, &err);
+	else
+		(void)close_meta(local, NULL);
 	if (ret == 0 && local->kept_any)
 		ret = deliver_kept(local, &err);
 	if (local->blind)

@@ -18,6 +18,18 @@ mkdir "$T/tree"
 root=$(put "$T/tree")
 eq "after a put" "$(there)" "$(told)"
 
+# What a run stores, standard output included, and what a daemon captured when it ends.
+casbox run --root "$root" --output out --result "$T/result" --into "$T/into" -- \
+	sh -c 'echo said; echo made > out' > "$T/out"
+casbox umount
+eq "after a run" "$(there)" "$(told)"
+mount_start
+echo output > "$(sandbox_new "$root" --id one --output o/)/o/f"
+casbox sandbox finish one > "$T/out"
+casbox sandbox remove one
+mount_stop
+eq "after a capture" "$(there)" "$(told)"
+
 # Both lost: a daemon finds out at its start, a put when it records.
 rm -r "$STORE/meta"
 mount_start
