@@ -324,6 +324,7 @@ static int lock_start(const char *store, struct err *err)
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_set(err, -errno, "cannot open %s: %s", path, strerror(errno));
+	io_give_to_dir_owner(fd, path);
 	while (flock(fd, LOCK_EX)) {
 		if (errno != EINTR) {
 			ret = -errno;

@@ -30,6 +30,17 @@ static int set_paths(const char *store, struct err *err)
 	return 0;
 }
 
+/* The daemon of the store's owner writes on where root's has begun. */
+static int open_log(void)
+{
+	int fd = open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		return -errno;
+	io_give_to_dir_owner(fd, log_path);
+	return fd;
+}
+
 int logfile_open(const char *store, struct err *err)
 {
 	struct stat st;
@@ -40,9 +51,9 @@ int logfile_open(const char *store, struct err *err)
 		return ret;
 	if (stat(log_path, &st) == 0 && st.st_size > LOG_MAX)
 		(void)rename(log_path, old_path);
-	fd = open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = open_log();
 	if (fd < 0)
-		return err_set(err, -errno, "cannot open %s: %s", log_path, strerror(errno));
+		return err_set(err, fd, "cannot open %s: %s", log_path, strerror(-fd));
 	return fd;
 }
 
@@ -52,7 +63,7 @@ static void rotate(void)
 
 	if (rename(log_path, old_path))
 		return;
-	fd = open(log_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	fd = open_log();
 	if (fd < 0)
 		return;
 	(void)dup2(fd, STDERR_FILENO);

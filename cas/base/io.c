@@ -347,6 +347,19 @@ int io_remove_tree(int dir_fd, const char *name, struct err *err)
 	return 0;
 }
 
+void io_give_to_dir_owner(int fd, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char dir[PATH_MAX];
+	struct stat st;
+	int len = snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) : 1,
+			   slash ? path : ".");
+
+	if (geteuid() == 0 && len > 0 && (size_t)len < sizeof(dir) && stat(dir, &st) == 0 &&
+	    st.st_uid != 0)
+		(void)!fchown(fd, st.st_uid, st.st_gid);
+}
+
 int io_random_hex(char *out, size_t nr)
 {
 	static const char digits[] = "0123456789abcdef";

@@ -48,6 +48,12 @@ int io_remove_tree(int dir_fd, const char *name, struct err *err);
 int io_overwrite_file(int dir_fd, const char *name, const void *data, size_t len, mode_t mode,
 		      bool durable);
 
+/*
+ * As root, give @fd, which was opened at @path, to the owner of the directory it is in:
+ * what root leaves behind in somebody's store must not shut him out. Best effort.
+ */
+void io_give_to_dir_owner(int fd, const char *path);
+
 /* Fill @out with lower-case hexadecimal digits of random bytes; @out has 2 * @nr + 1 bytes. */
 int io_random_hex(char *out, size_t nr);
 

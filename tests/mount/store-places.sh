@@ -33,3 +33,33 @@ T=$T STORE=$STORE unshare -m --propagation private sh -euc '
 	mount -t tmpfs tmpfs "$shard"
 	[ "$("$CASBOX" cat "$("$CASBOX" put "$T/sharded")")" = sharded ]
 ' || fail "see above"
+
+# Two users. Root at work in somebody's store leaves nothing that shuts its owner out; in
+# root's store another user reads, and is told why he cannot put.
+can_plain || exit 0
+cp "$CASBOX" "$T/casbox"
+chmod 755 "$T" "$T/casbox"
+mkdir "$T/theirs" "$T/theirs/at" "$T/theirs/rt"
+chmod 700 "$T/theirs/rt"
+chown -R "$PLAIN_UID:$PLAIN_UID" "$T/theirs"
+they() {
+	as_plain env HOME="$T/theirs" XDG_RUNTIME_DIR="$T/theirs/rt" "$@"
+}
+digest=$(they "$T/casbox" --store "$T/theirs/s" put "$T/file")
+casbox --store "$T/theirs/s" mount "$MNT"
+casbox --store "$T/theirs/s" umount "$MNT"
+expect 0 casbox --store "$T/theirs/s" run -- true
+expect 0 casbox --store "$T/theirs/s" umount
+eq "left as root's" "" "$(find "$T/theirs/s" \( -uid 0 -o -gid 0 \) ! -path "*/run/casbox*")"
+expect 0 they unshare -Urm sh -euc '"$1" --store "$2/s" mount "$2/at"; "$1" --store "$2/s" umount' \
+	sh "$T/casbox" "$T/theirs"
+expect 0 they unshare -Urm sh -euc '"$1" --store "$2/s" run -- true; "$1" --store "$2/s" umount' \
+	sh "$T/casbox" "$T/theirs"
+
+digest=$(casbox --store "$T/mine" put "$T/file")
+expect 0 they "$T/casbox" --store "$T/mine" cat "$digest"
+eq "read" text "$(cat "$T/out")"
+mkdir "$T/tree"
+echo other > "$T/tree/other"
+expect 1 they "$T/casbox" --store "$T/mine" put "$T/tree"
+said "$T/mine" read-only
