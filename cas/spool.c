@@ -52,6 +52,7 @@
 #define RETRY_MS       100
 #define RETRY_MAX_MS   30000
 #define POLL_MS	       20
+#define LOOK_AHEAD     512
 #define SERVICE_TRIES  200
 
 struct cas_spool_entry *cas_spool_find_locked(struct cas_spool *s, const uint8_t *hash)
@@ -149,15 +150,27 @@ static unsigned long long promote(struct cas_spool *s) REQUIRES(s->lock)
 	return next;
 }
 
+/*
+ * The first whose shard nobody is at: two in one shard would wait for each other's changes
+ * there. When there is none near the front, the front.
+ */
 static struct cas_spool_entry *take_ready(struct cas_spool *s) REQUIRES(s->lock)
 {
-	struct cas_spool_entry *e = s->ready;
+	struct cas_spool_entry **at = &s->ready;
+	struct cas_spool_entry *e;
 
+	for (int i = 0; *at && i < LOOK_AHEAD; i++, at = &(*at)->next) {
+		if (s->at_work[cas_layout_shard((*at)->digest.hash)] == 0)
+			break;
+	}
+	if (*at == NULL || s->at_work[cas_layout_shard((*at)->digest.hash)] > 0)
+		at = &s->ready;
+	e = *at;
 	if (e == NULL)
 		return NULL;
-	s->ready = e->next;
-	if (s->ready == NULL)
-		s->ready_tail = &s->ready;
+	*at = e->next;
+	if (s->ready_tail == &e->next)
+		s->ready_tail = at;
 	e->state = CAS_SPOOL_MOVING;
 	return e;
 }
@@ -227,13 +240,16 @@ static void finish_move(struct cas_spool *s, struct cas_spool_entry *e, int ret,
 static void move_one(struct cas_spool *s, struct cas_spool_entry *e) REQUIRES(s->lock)
 {
 	struct cas_spool_job job = {e->digest, e->stamp, e->known, e->leftover};
+	unsigned shard = cas_layout_shard(e->digest.hash);
 	struct err why = {0};
 	bool hold = false;
 	int ret;
 
+	s->at_work[shard]++;
 	lock_drop(&s->lock);
 	ret = cas_spool_move(s, &job, &hold, &why);
 	lock_take(&s->lock);
+	s->at_work[shard]--;
 	finish_move(s, e, ret, hold, &why);
 }
 

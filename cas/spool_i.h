@@ -19,7 +19,7 @@
 struct cas_put_bytes_at;
 struct err;
 
-#define CAS_SPOOL_MOVERS_MAX 256
+#define CAS_SPOOL_MOVERS_MAX 255
 /* A blob that failed so often (some six seconds) is stuck as far as waiters are concerned. */
 #define CAS_SPOOL_STUCK 6
 
@@ -69,7 +69,8 @@ struct cas_spool {
 	struct cas_spool_entry **ready_tail;
 	struct cas_spool_entry *moved;
 	unsigned nr_moved;
-	unsigned nr_later; /* WAITING or HELD */
+	unsigned char at_work[256]; /* threads that move into each shard */
+	unsigned nr_later;	    /* WAITING or HELD */
 	uint64_t bytes;
 	bool passive; /* another process serves: nothing is moved here */
 	bool scanned; /* the leftovers have been looked for */
