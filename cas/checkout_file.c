@@ -57,11 +57,10 @@ static int fill(struct checkout *co, const struct cas_digest *digest, int fd, st
 	ret = cas_store_open_blob(co->store, digest, &blob, err);
 	if (ret < 0)
 		return ret;
-	if (co->mode == CAS_CHECKOUT_REFLINK)
-		return cas_copy_fd(blob, fd, digest->size, CAS_COPY_REFLINK, err);
-	if (co->mode == CAS_CHECKOUT_AUTO && !atomic_load(&co->no_reflink)) {
+	if (co->mode == CAS_CHECKOUT_REFLINK ||
+	    (co->mode == CAS_CHECKOUT_AUTO && !atomic_load(&co->no_reflink))) {
 		ret = cas_copy_fd(blob, fd, digest->size, CAS_COPY_REFLINK, NULL);
-		if (ret != -EOPNOTSUPP)
+		if (ret != -EOPNOTSUPP || co->mode == CAS_CHECKOUT_REFLINK)
 			return ret < 0 ? err_set(err, ret, "cannot reflink %s: %s",
 						 CAS_DIGEST_TEXT(digest), strerrordesc_np(-ret))
 				       : 0;
