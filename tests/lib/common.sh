@@ -4,8 +4,9 @@
 #
 #	. "$(dirname "$0")/../lib/common.sh"
 #
-# and is run by meson with CASBOX (the program) and FSCHECK (tests/lib/fscheck.c) in its
-# environment. The first process only supervises: it makes the private directory $T, runs
+# and is run by meson with CASBOX (the program), FSCHECK and FSSTRESS (tests/lib/*.c) in its
+# environment. TEST_LONG=1 there asks for the full number of rounds where the default is a
+# shorter one. The first process only supervises: it makes the private directory $T, runs
 # the case again below a time limit, and afterwards ends the processes that carry $T in
 # their environment, detaches what is mounted below $T and removes $T, however the case
 # ended. In the case the shell runs with -eu; $STORE and $MNT are the places to use, HOME
@@ -15,6 +16,7 @@
 : "${CASBOX:?is the program to test}" "${FSCHECK:?is the helper program}"
 LC_ALL=C
 export LC_ALL CASBOX FSCHECK
+[ -z "${FSSTRESS:-}" ] || export FSSTRESS
 
 # Mounts below $1, the newest first, one mount point a line.
 mounts_below() {
@@ -46,6 +48,8 @@ sweep() {
 	done
 	echo "left behind: $1" >&2
 }
+
+[ -z "${TEST_LONG:-}" ] || : "${TEST_TIMEOUT:=3000}"
 
 if [ -z "${TEST_DIR:-}" ]; then
 	supervised=$(mktemp -d "${TMPDIR:-/tmp}/casbox-case-XXXXXX") || exit 1
@@ -202,11 +206,13 @@ again_as_plain() {
 	cp "$HERE/../lib/common.sh" "$again/lib/"
 	cp "$CASBOX" "$again/bin/casbox"
 	cp "$FSCHECK" "$again/bin/fscheck"
-	chmod 755 "$T" "$again" "$again/bin/casbox" "$again/bin/fscheck"
+	cp "${FSSTRESS:-$FSCHECK}" "$again/bin/fsstress"
+	chmod 755 "$T" "$again" "$again/bin/casbox" "$again/bin/fscheck" "$again/bin/fsstress"
 	chmod 1777 "$again/tmp"
 	echo "--- again, as a plain user in a user namespace"
 	as_plain env -u TEST_DIR TMPDIR="$again/tmp" TEST_PLAIN=1 CASBOX="$again/bin/casbox" \
-		FSCHECK="$again/bin/fscheck" unshare -Urm sh "$again/mount/case.sh"
+		FSCHECK="$again/bin/fscheck" FSSTRESS="$again/bin/fsstress" \
+		unshare -Urm sh "$again/mount/case.sh"
 }
 
 # each_user FUNCTION: the body of a case, as root and as a plain user in a namespace.
@@ -276,6 +282,37 @@ sandbox_new() {
 	root=$1
 	shift
 	"$CASBOX" sandbox create --root "$root" "$@" --mount "$MNT"
+}
+
+# --- engines ---
+
+# each_engine TREE FUNCTION: FUNCTION ENGINE SANDBOX DIR for every way in which a place can
+# be writable: a bound directory (bind), one that an overlay lays over inputs (beside), an
+# overlay at the root (root). DIR is empty and a declared output; SANDBOX/src holds the
+# inputs of TREE/src, changeable for root. Afterwards finish has to succeed; what it captured
+# is checked out to $T/captured-ENGINE.
+each_engine() {
+	tree=$1
+	body=$2
+	root=$(put "$tree")
+	for engine in ${ENGINES:-bind beside root}; do
+		case $engine in
+		bind) sandbox=$(sandbox_new "$root" --id "at-$engine" --output src/out/) ;;
+		beside) sandbox=$(sandbox_new "$root" --id "at-$engine" --output src/out) ;;
+		root) sandbox=$(sandbox_new "$root" --id "at-$engine" --writable all --output src/out) ;;
+		esac
+		mkdir -p "$sandbox/src/out"
+		"$body" "$engine" "$sandbox" "$sandbox/src/out"
+		casbox sandbox finish "at-$engine" > "$T/finish-$engine" || fail "finish on $engine"
+		digest=$(sed -n "s|^src/out/*\t||p" "$T/finish-$engine")
+		casbox checkout "$digest" "$T/captured-$engine"
+		casbox sandbox remove "at-$engine"
+	done
+}
+
+# How much of something: full_or DEFAULT FULL.
+full_or() {
+	if [ -n "${TEST_LONG:-}" ]; then echo "$2"; else echo "$1"; fi
 }
 
 # --- sample trees ---
