@@ -250,6 +250,22 @@ static int try_map_read(const char *path)
 	return err;
 }
 
+/* A file without a name in @dir, given the name @to. */
+static int try_tmpfile(const char *dir, const char *to)
+{
+	char proc[64];
+	int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0644);
+	int err = fd < 0 ? errno : 0;
+
+	if (fd < 0)
+		return err;
+	(void)snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	if (linkat(AT_FDCWD, proc, AT_FDCWD, to, AT_SYMLINK_FOLLOW) < 0)
+		err = errno;
+	(void)close(fd);
+	return err;
+}
+
 /* The outcome of one named call: 0, an errno, or -1 when there is no such call. */
 static int outcome(const char *name, const char *a, const char *b)
 {
@@ -288,6 +304,8 @@ static int outcome(const char *name, const char *a, const char *b)
 	CALL("getcap", RESULT(lgetxattr(a, "security.capability", data, sizeof(data))));
 	CALL("listxattr", RESULT(llistxattr(a, data, sizeof(data))));
 	CALL("rename", b ? RESULT(rename(a, b)) : -1);
+	CALL("exchange", b ? RESULT(renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE)) : -1);
+	CALL("tmpfile", b ? try_tmpfile(a, b) : -1);
 	CALL("link", b ? RESULT(link(a, b)) : -1);
 	CALL("symlink", b ? RESULT(symlink(a, b)) : -1);
 #undef CALL

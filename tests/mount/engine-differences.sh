@@ -7,6 +7,7 @@ body() {
 	mkdir -p "$T/tree/src/dir" "$T/tree/other"
 	echo input > "$T/tree/src/input"
 	echo input > "$T/tree/src/dir/input"
+	echo input > "$T/tree/other/mapped"
 	root=$(put "$T/tree")
 	mount_start
 
@@ -23,6 +24,13 @@ body() {
 		"$FSCHECK" call ENOTEMPTY rmdir "$d/sub2"
 		"$FSCHECK" call OK mkfifo "$d/fifo"
 		"$FSCHECK" call OK map-shared "$d/sub2/c"
+		"$FSCHECK" call OK tmpfile "$d" "$d/nameless"
+		"$FSCHECK" call OK exchange "$d/nameless" "$d/sub2/c"
+		"$FSCHECK" call OK setxattr "$d/b"
+		"$FSCHECK" call OK removexattr "$d/b"
+		echo text > "$d/mapped"
+		eq "a file that is written to for the first time" "descriptor new
+mapping new" "$("$FSSTRESS" first-write "$d/mapped")"
 	done
 	# Between them lies a mount.
 	"$FSCHECK" call EXDEV link "$s/out/b" "$s/src/b2"
@@ -43,6 +51,9 @@ body() {
 	eq "moved" input "$(cat "$s/other/dir/input")"
 	"$FSCHECK" call ENOENT stat "$s/src/dir"
 	"$FSCHECK" call OK rename "$s/src/input" "$s/other/input"
+	# An input becomes another file below when it is first written to.
+	eq "an input that is written to for the first time" "descriptor new
+mapping old" "$("$FSSTRESS" first-write "$s/other/mapped")"
 	casbox sandbox remove two
 	mount_stop
 }
