@@ -233,6 +233,11 @@ static int ask_bytes(void *ctx, const void *data, size_t len)
 	return ret < 0 ? ret : q->ask(q->ctx, &view);
 }
 
+static void warn_damaged(const struct cas_digest *digest)
+{
+	log_warn("index: directory %s is damaged there; reading it anew", CAS_DIGEST_TEXT(digest));
+}
+
 static int ask(struct meta *meta, struct question *q, struct err *err)
 {
 	struct meta_packed *packed = memory_get(meta->dirs, q->digest);
@@ -242,8 +247,7 @@ static int ask(struct meta *meta, struct question *q, struct err *err)
 		if (meta_index_dir_use(meta->index, q->digest, ask_bytes, q, &ret) == 1) {
 			if (ret != -EUCLEAN)
 				return ret;
-			log_warn("index: directory %s is damaged there; reading it anew",
-				 CAS_DIGEST_TEXT(q->digest));
+			warn_damaged(q->digest);
 		}
 		ret = load(meta, q->digest, &packed, err);
 		if (ret < 0)
@@ -268,19 +272,33 @@ static int copy_bytes(void *ctx, const void *data, size_t len)
 	return 0;
 }
 
+static int packed_check(const struct meta_packed *packed, const struct cas_digest *digest)
+{
+	struct meta_packed_view view;
+	int ret = meta_packed_view_init(&view, digest, packed->data, packed->len);
+
+	return ret < 0 ? ret : meta_packed_view_check(&view);
+}
+
 int meta_dirs_get(struct meta *meta, const struct cas_digest *digest, struct meta_packed **out,
 		  struct err *err)
 {
 	struct meta_packed *packed = memory_get(meta->dirs, digest);
-	int ret;
+	int ret = 0;
 
-	if (packed) {
-		*out = packed;
-		return 0;
+	if (!packed && meta_index_dir_use(meta->index, digest, copy_bytes, &packed, &ret) == 1) {
+		if (ret < 0)
+			return ret;
+		if (packed_check(packed, digest) < 0) {
+			warn_damaged(digest);
+			meta_packed_unref(packed);
+			packed = NULL;
+		}
 	}
-	if (meta_index_dir_use(meta->index, digest, copy_bytes, out, &ret) == 1)
-		return ret;
-	return load(meta, digest, out, err);
+	if (!packed)
+		return load(meta, digest, out, err);
+	*out = packed;
+	return 0;
 }
 
 struct find {

@@ -53,7 +53,8 @@ int meta_dirs_new(struct meta_dirs **out);
 void meta_dirs_free(struct meta_dirs *dirs);
 /* The index has it now: it need not be kept in memory. */
 void meta_dirs_recorded(struct meta_dirs *dirs, const struct cas_digest *digest);
-/* All of a directory, for as long as the caller holds it; unref it. As meta_dir_find. */
+/* All of a directory, checked, for as long as the caller holds it; unref it. As
+ * meta_dir_find. */
 int meta_dirs_get(struct meta *meta, const struct cas_digest *digest, struct meta_packed **out,
 		  struct err *err);
 

@@ -329,6 +329,19 @@ static int view_entry(const struct meta_packed_view *view, uint32_t index, struc
 	return 0;
 }
 
+int meta_packed_view_check(const struct meta_packed_view *view)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < view->nr_entries; i++) {
+		struct packed_entry entry;
+		const uint8_t *strings;
+
+		ret = view_entry(view, i, &entry, &strings);
+	}
+	return ret;
+}
+
 static void copy_props(const struct meta_packed_view *view, uint32_t index, struct meta_dirent *out)
 {
 	struct packed_props props;

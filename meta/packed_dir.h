@@ -42,6 +42,9 @@ struct meta_packed_view {
 int meta_packed_view_init(struct meta_packed_view *view, const struct cas_digest *digest,
 			  const void *data, size_t len);
 
+/* Look at every entry, as the functions below do at some: 0 or -EUCLEAN. */
+int meta_packed_view_check(const struct meta_packed_view *view);
+
 /* 1 and *out, 0: no such name; -EUCLEAN, -ENOMEM. End *out with meta_dirent_fini. */
 int meta_packed_view_find(const struct meta_packed_view *view, const char *name,
 			  struct meta_dirent *out);

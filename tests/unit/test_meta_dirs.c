@@ -427,6 +427,12 @@ static int note_change(void *ctx, const struct meta_dirent *old, const struct me
 	return buf_printf(buf, "%c%s ", !old ? '+' : !new ? '-' : '!', old ? old->name : new->name);
 }
 
+static int count_change(void *ctx, const struct meta_dirent *old, const struct meta_dirent *new)
+{
+	(*(int *)ctx)++;
+	return 0;
+}
+
 static int stop_at_once(void *ctx, const struct meta_dirent *old, const struct meta_dirent *new)
 {
 	(*(int *)ctx)++;
@@ -494,6 +500,23 @@ static void test_diff_tells_every_way_in_which_entries_differ(void **state)
 	close_both(&b);
 }
 
+static void test_diff_reads_damaged_rows_anew(void **state)
+{
+	struct both b = open_as(*state, META_WRITER);
+	struct cas_digest dir = put_dir(&b, 50, NULL);
+	const struct cas_digest empty = cas_digest_empty;
+	int calls = 0;
+
+	expect_file(&b, &dir, 0);
+	flush(&b);
+	close_both(&b);
+	damage_rows(tests_path(*state, "store"));
+	b = open_as(*state, META_WRITER);
+	assert_int_equal(meta_dir_diff(b.meta, &empty, &dir, count_change, &calls, NULL, NULL), 0);
+	assert_int_equal(calls, 50);
+	close_both(&b);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -507,6 +530,7 @@ int main(void)
 		TEST_CASE(test_bad_directory_is_not_held),
 		TEST_CASE(test_large_directory_goes_through_the_index),
 		TEST_CASE(test_damaged_row_is_read_anew),
+		TEST_CASE(test_diff_reads_damaged_rows_anew),
 		TEST_CASE(test_diff_tells_every_way_in_which_entries_differ),
 		TEST_CASE(test_many_threads_ask_while_rows_are_written),
 	};
