@@ -97,8 +97,9 @@ void fs_executor_submit(struct fs_executor *ex, struct fs_job *job)
 	ex->nr_jobs++;
 	if (ex->nr_jobs > ex->nr_idle && ex->nr_threads < ex->max_threads)
 		(void)start_thread_locked(ex);
-	(void)pthread_cond_signal(&ex->wake);
 	lock_drop(&ex->lock);
+	/* After: whoever wakes up would only wait again, for the lock. */
+	(void)pthread_cond_signal(&ex->wake);
 }
 
 NO_LOCK_CHECK void fs_executor_free(struct fs_executor *ex)
