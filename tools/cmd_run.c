@@ -483,10 +483,30 @@ static int write_result(struct run *run, struct err *err)
 		   : 0;
 }
 
+/* What would be lost otherwise: that an output is missing, or where it went. */
+static void print_outputs(struct run *run)
+{
+	for (size_t i = 0; i < run->outputs.nr; i++) {
+		const char *path = run->outputs.out[i].path;
+		const json_t *output = run_outputs_find(run->answer, path);
+
+		if (!output)
+			cli_warn(run->cli, "the command did not make the output %s%s", path,
+				 run->into ? "; what was there stays" : "");
+		else if (!run->into && !run->result)
+			cli_warn(run->cli, "captured %s: %s", path,
+				 strcmp(client_text(output, "kind"), "symlink") == 0
+					 ? client_text(output, "target")
+					 : client_text(output, "digest"));
+	}
+}
+
 static int collect(struct run *run, struct err *err)
 {
 	int ret = finish(run, err);
 
+	if (ret == 0)
+		print_outputs(run);
 	if (ret == 0 && run->into)
 		ret = run_outputs_restore(local_store(run->local), run->into, &run->outputs,
 					  run->answer, err);

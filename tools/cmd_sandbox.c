@@ -129,13 +129,22 @@ static int create(struct cli *cli, struct client *client, const struct sandbox_a
 	return 0;
 }
 
+/* A build that leaves thousands of objects beside its outputs is no news after some. */
+#define STRAY_MAX 8
+
 void sandbox_print_notes(const struct cli *cli, const json_t *answer)
 {
+	const json_t *stray = json_object_get(answer, "stray");
 	const json_t *item;
 	size_t i;
 
-	json_array_foreach(json_object_get(answer, "stray"), i, item)
+	json_array_foreach(stray, i, item)
 	{
+		if (i == STRAY_MAX && json_array_size(stray) > STRAY_MAX + 1) {
+			cli_warn(cli, "dropped as well: %zu more names",
+				 json_array_size(stray) - STRAY_MAX);
+			break;
+		}
 		cli_warn(cli, "dropped, since no output covers it: %s", json_string_value(item));
 	}
 	json_array_foreach(json_object_get(answer, "failed"), i, item)

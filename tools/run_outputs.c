@@ -25,9 +25,8 @@ struct restore {
 	const json_t *answer;
 };
 
-/* Open the parent of @path below @dir_fd, making what is missing when @make. */
-static int open_parent(int dir_fd, const char *path, bool make, int *out, const char **name,
-		       struct err *err)
+/* Open the parent of @path below @dir_fd, making what is missing. */
+static int open_parent(int dir_fd, const char *path, int *out, const char **name, struct err *err)
 {
 	auto_close int fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 3);
 	const char *p = path;
@@ -41,12 +40,10 @@ static int open_parent(int dir_fd, const char *path, bool make, int *out, const 
 			return err_set(err, -ENAMETOOLONG, "output %s: a name is too long", path);
 		memcpy(part, p, len);
 		part[len] = '\0';
-		if (make && mkdirat(fd, part, 0777) && errno != EEXIST)
+		if (mkdirat(fd, part, 0777) && errno != EEXIST)
 			return err_set(err, -errno, "cannot make the parents of %s: %s", path,
 				       strerror(errno));
 		next = openat(fd, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (next < 0 && errno == ENOENT && !make)
-			return -ENOENT;
 		if (next < 0)
 			return err_set(err, -errno, "cannot enter %s on the way to %s: %s", part,
 				       path, strerror(errno));
@@ -157,7 +154,7 @@ static int restore_one(struct restore *r, const json_t *output, struct err *err)
 	auto_close int dir_fd = -1;
 	const char *name = NULL;
 	char temp[48];
-	int ret = open_parent(r->into_fd, path, true, &dir_fd, &name, err);
+	int ret = open_parent(r->into_fd, path, &dir_fd, &name, err);
 
 	if (ret)
 		return ret;
@@ -175,18 +172,7 @@ static int restore_one(struct restore *r, const json_t *output, struct err *err)
 	return ret;
 }
 
-static int remove_one(struct restore *r, const char *path, struct err *err)
-{
-	auto_close int dir_fd = -1;
-	const char *name = NULL;
-	int ret = open_parent(r->into_fd, path, false, &dir_fd, &name, err);
-
-	if (ret)
-		return ret == -ENOENT ? 0 : ret;
-	return io_remove_tree(dir_fd, name, err);
-}
-
-static const json_t *find_output(const json_t *answer, const char *path)
+const json_t *run_outputs_find(const json_t *answer, const char *path)
 {
 	const json_t *output;
 	size_t i;
@@ -230,7 +216,7 @@ int run_outputs_restore(struct cas_store *store, const char *into,
 	if (declared->nr == 0)
 		return 0;
 	if (fs_outputs_find(declared, "")) {
-		const json_t *output = find_output(answer, "");
+		const json_t *output = run_outputs_find(answer, "");
 
 		return output ? restore_root(&r, into, output, err) : 0;
 	}
@@ -243,11 +229,10 @@ int run_outputs_restore(struct cas_store *store, const char *into,
 	r.into_fd = fd;
 	for (size_t i = 0; i < declared->nr && ret == 0; i++) {
 		const char *path = declared->out[i].path;
-		const json_t *output = find_output(answer, path);
+		const json_t *output = run_outputs_find(answer, path);
 
-		if (is_nested(declared, path))
-			continue;
-		ret = output ? restore_one(&r, output, err) : remove_one(&r, path, err);
+		if (output && !is_nested(declared, path))
+			ret = restore_one(&r, output, err);
 	}
 	return ret;
 }

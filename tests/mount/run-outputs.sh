@@ -22,13 +22,14 @@ END
 casbox run --input proj --output build/ --output report --result res.json --result res.pb -- \
 	sh "$T/make.sh" > said-out 2> said-err
 eq "standard output" "to stdout" "$(cat said-out)"
-eq "standard error" "to stderr" "$(cat said-err)"
+eq "standard error" "to stderr" "$(head -n 1 said-err)"
+grep -q "did not make the output report" said-err || fail "$(cat said-err)"
 eq "build" "link sub two" "$(ls proj/build | paste -sd ' ')"
 eq "copy" "one one" "$(paste -sd ' ' proj/build/sub/copy)"
 eq "link" two "$(readlink proj/build/link)"
-[ ! -e proj/report ] || fail "an output that was not made is still there"
+eq "an output that was not made" stale "$(cat proj/report)"
 eq "notes" mine "$(cat proj/notes)"
-eq "top" "build notes src" "$(ls -A proj | paste -sd ' ')"
+eq "top" "build notes report src" "$(ls -A proj | paste -sd ' ')"
 [ -s res.pb ] || fail "no binary result"
 [ ! -e res.json ] || fail "the first --result was written, too"
 
@@ -43,6 +44,15 @@ grep -q '"isExecutable": true' res.json || fail "$(cat res.json)"
 # A failing command still brings what it made, and its status.
 expect 7 casbox run --root "$root" --output log --into elsewhere -- sh -c 'echo why > log; exit 7'
 eq "log" why "$(cat elsewhere/log)"
+# One that makes nothing costs nothing; without a place for outputs their digests are told.
+expect 1 casbox run --input proj --output notes -- false
+eq "notes" mine "$(cat proj/notes)"
+casbox run --root "$root" --output b -- cp a b 2> said-err
+grep -q "captured b: $(sha256sum proj/src/a | cut -c 1-64)/4" said-err || fail "$(cat said-err)"
+# Many names beside outputs are told in short.
+casbox run --root "$root" --output b -- sh -c 'cp a b; for i in $(seq 20); do touch n$i; done' 2> said-err
+eq "lines about names" 9 "$(grep -c dropped said-err)"
+grep -q "dropped as well: 12 more names" said-err || fail "$(cat said-err)"
 # What no output covers is refused; what replaces an input fails the run by name.
 expect 2 casbox run --root "$root" -- sh -c 'echo x > new'
 said Read-only
