@@ -102,7 +102,6 @@ static int run_create(struct control_call *call, struct err *err)
 		ret = fs_sandbox_create(call->env->sandboxes, &spec, &id, &path, err);
 	if (ret < 0)
 		return ret;
-	call->env->settle(call->env->ctx);
 	if (control_has(req, "attach"))
 		ret = attach(call->attached, id);
 	if (ret == 0)
@@ -142,7 +141,6 @@ static int run_finish(struct control_call *call, struct err *err)
 		return ret;
 	ret = fs_sandbox_finish(call->env->sandboxes, control_get(call->req, "id"), &spec, &answer,
 				err);
-	call->env->settle(call->env->ctx);
 	/* A failed finish may still have an answer, which tells what was captured. */
 	if (answer && json_object_update(call->answer, answer) < 0 && ret == 0)
 		ret = -ENOMEM;
@@ -155,7 +153,6 @@ static int run_remove(struct control_call *call, struct err *err)
 	const char *id = control_get(call->req, "id");
 	int ret = fs_sandbox_remove(call->env->sandboxes, id, err);
 
-	call->env->settle(call->env->ctx);
 	if (ret == 0)
 		detach(call->attached, id);
 	return ret;

@@ -20,8 +20,6 @@ struct control_env {
 	struct fs_sandboxes *sandboxes;
 	const char *mountpoint;
 	bool automatic;
-	/* Wait until the kernel has been told of changed names; bounded. */
-	void (*settle)(void *ctx);
 	/*
 	 * Ask the daemon to end once the answer was read. -EBUSY with @if_idle while
 	 * sandboxes exist or other commands run.

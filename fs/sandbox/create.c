@@ -255,7 +255,7 @@ int fs_sandbox_create(struct fs_sandboxes *all, const struct fs_sandbox_spec *sp
 	if (ret < 0) {
 		fs_sandbox_leave(all, sb);
 	} else {
-		all->events.added(all->events.ctx, id);
+		fs_sandbox_tell_added(all, sb);
 		fs_sandbox_history(all, sb, "live");
 		log_info("sandbox %s: created, root %s, %zu layers", id,
 			 CAS_DIGEST_TEXT(&sb->rec.root), sb->rec.plan.nr_layers);

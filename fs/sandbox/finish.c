@@ -56,25 +56,6 @@ static void finish_fini(struct finish *f)
 	buf_fini(&f->result);
 }
 
-int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct buf *data,
-			   struct err *err)
-{
-	struct fs_derived *view = NULL;
-	struct fs_graft *grafts;
-	size_t nr;
-	int ret = fs_result_grafts(buf_str(data), data->len, &sb->outputs, &grafts, &nr, err);
-
-	if (ret < 0)
-		return ret;
-	ret = fs_derive(all->store, &sb->rec.root, grafts, nr, &view, err);
-	fs_result_grafts_free(grafts, nr);
-	if (ret == 0)
-		ret = fs_sandbox_show_view(all, sb, view, err);
-	if (ret < 0)
-		fs_derived_free(view);
-	return ret;
-}
-
 int fs_sandbox_read_result(struct fs_sandbox *sb, int dir_fd, struct buf *out, struct err *err)
 {
 	int ret = io_read_file(dir_fd, FS_RESULT_NAME, RESULT_MAX, out);
@@ -82,6 +63,25 @@ int fs_sandbox_read_result(struct fs_sandbox *sb, int dir_fd, struct buf *out, s
 	return ret < 0 ? err_set(err, ret, "cannot read the result of sandbox %s: %s", sb->rec.id,
 				 strerrordesc_np(-ret))
 		       : 0;
+}
+
+int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	auto_close int dir_fd = fs_sandbox_open_dir(all, sb->rec.id, err);
+	auto_buf struct buf data = {0};
+	struct fs_derived *view = NULL;
+	struct fs_graft *grafts;
+	size_t nr;
+	int ret = dir_fd < 0 ? dir_fd : fs_sandbox_read_result(sb, dir_fd, &data, err);
+
+	if (ret == 0)
+		ret = fs_result_grafts(buf_str(&data), data.len, &sb->outputs, &grafts, &nr, err);
+
+	if (ret < 0)
+		return ret;
+	ret = fs_derive(all->store, &sb->rec.root, grafts, nr, &view, err);
+	fs_result_grafts_free(grafts, nr);
+	return ret < 0 ? ret : fs_sandbox_show_lazy(all, sb, view, err);
 }
 
 static int capture(struct finish *f)
@@ -201,7 +201,6 @@ static int verdict(const struct fs_sandbox *sb, const json_t *answer, struct err
 static int finish_now(struct finish *f)
 {
 	struct fs_sandbox *sb = f->sb;
-	struct err view_err = {0};
 	int ret;
 
 	if (sb->rec.state == FS_SANDBOX_LOST)
@@ -211,9 +210,8 @@ static int finish_now(struct finish *f)
 	ret = finish_frozen(f);
 	if (ret < 0)
 		return ret;
-	/* For people who look; the result does not depend on it. */
-	if (fs_sandbox_show_result(f->all, sb, &f->result, &view_err) < 0)
-		log_warn("sandbox %s: cannot show the outputs: %s", sb->rec.id, view_err.msg);
+	/* The result is for people who look: most often nobody does. */
+	fs_sandbox_hide(f->all, sb, true);
 	fs_sandbox_history(f->all, sb, "finished");
 	log_info("sandbox %s: finished, exit code %d", sb->rec.id, f->spec->exit_code);
 	return 0;

@@ -25,6 +25,7 @@ static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandb
 	all->store = opts->store;
 	all->meta = opts->meta;
 	all->helper = opts->helper;
+	all->slots = opts->slots;
 	all->events = opts->events;
 	all->in_userns = opts->in_userns;
 	all->durable = cas_store_durability(opts->store) == CAS_DURABILITY_FULL;
@@ -177,7 +178,7 @@ static void mark_lost(struct fs_sandboxes *all, struct fs_sandbox *sb, const cha
 
 	log_error("sandbox %s: lost: %s", sb->rec.id, why);
 	fs_sandbox_set_state(all, sb, FS_SANDBOX_LOST);
-	fs_sandbox_hide(all, sb);
+	fs_sandbox_hide(all, sb, false);
 	if (fs_sandbox_save(all, sb, &err) < 0)
 		log_error("%s", err.msg);
 	fs_sandbox_history(all, sb, "lost");
@@ -218,18 +219,11 @@ static void restore_one(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct err err = {0};
 	int dir_fd = fs_sandbox_dir(all, sb, &err);
-	auto_buf struct buf data = {0};
 	int ret = dir_fd < 0 ? dir_fd : 0;
 
 	switch (sb->rec.state) {
 	case FS_SANDBOX_FINISHED:
-		if (ret == 0)
-			ret = fs_sandbox_read_result(sb, dir_fd, &data, &err);
-		if (ret == 0)
-			ret = fs_sandbox_show_result(all, sb, &data, &err);
-		if (ret < 0)
-			log_warn("sandbox %s: finished, but cannot be shown: %s", sb->rec.id,
-				 err_text(&err, ret));
+		fs_sandbox_hide(all, sb, true);
 		break;
 	case FS_SANDBOX_LIVE:
 	case FS_SANDBOX_FINISHING:
@@ -243,8 +237,8 @@ static void restore_one(struct fs_sandboxes *all, struct fs_sandbox *sb)
 		break;
 	}
 	fs_sandbox_dir_settle(all, sb);
-	if (ret == 0 && sb->visible)
-		all->events.added(all->events.ctx, sb->rec.id);
+	if (ret == 0 && (sb->visible || sb->lazy))
+		fs_sandbox_tell_added(all, sb);
 }
 
 /* The ids as they are now; the table may change while each is restored. */

@@ -12,8 +12,10 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
+#include "cas/base/log.h"
 #include "cas/store.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/sandbox/slot.h"
 #include "meta/meta.h"
 
 #define LIST_BATCH 32
@@ -107,52 +109,115 @@ int fs_sandbox_enter(struct fs_sandboxes *all, struct fs_sandbox *sb)
 	return ret;
 }
 
-void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb)
+static void view_drop(struct fs_sandboxes *all, struct fs_derived *view)
 {
-	struct fs_derived *old = sb->view;
+	if (view)
+		fs_derived_release(view, all->meta);
+	fs_derived_free(view);
+}
+
+/* Whoever looks from now on must not find what the kernel knew of the name. */
+static void forget_shown(struct fs_sandboxes *all, const struct fs_slot_end *end, bool listed)
+{
+	if (all->slots) {
+		fs_slot_end(all->slots, end);
+		if (listed)
+			fs_slots_listing(all->slots);
+		return;
+	}
+	if (all->events.changed)
+		all->events.changed(all->events.ctx, end->id);
+	view_drop(all, end->view);
+}
+
+void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb, bool lazy)
+{
+	struct fs_slot_end end = {.id = sb->rec.id};
+	bool was_visible;
+	bool was_lazy;
 
 	lock_take(&all->lock);
-	sb->view = NULL;
+	was_visible = sb->visible;
+	was_lazy = sb->lazy;
+	end.serial = sb->serial;
+	end.root = sb->view_root;
+	end.view = steal_ptr(&sb->view);
+	/* What shows a result is reached by its name alone, without a mount to prove it by. */
+	end.idle = sb->idle_proven && !sb->result_shown;
 	sb->visible = false;
+	sb->lazy = lazy;
+	sb->result_shown = false;
 	lock_drop(&all->lock);
-	all->events.changed(all->events.ctx, sb->rec.id);
-	if (old) {
-		fs_derived_release(old, all->meta);
-		fs_derived_free(old);
-	}
+	if (was_visible)
+		forget_shown(all, &end, !lazy && !sb->rec.unlisted);
+	else if (was_lazy && !lazy && !sb->rec.unlisted && all->slots)
+		fs_slots_listing(all->slots);
 }
 
 void fs_sandbox_leave(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
+	/* First: another sandbox of that name would be hit by the invalidation. */
+	fs_sandbox_hide(all, sb, false);
 	lock_take(&all->lock);
 	HASH_DEL(all->by_id, sb);
 	DL_DELETE(all->in_order, sb);
 	sb->gone = true;
 	lock_drop(&all->lock);
-	fs_sandbox_hide(all, sb);
 }
 
 int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct fs_derived *view,
 			 struct err *err)
 {
-	struct fs_derived *old = sb->view;
+	const struct cas_digest *root = fs_derived_root(view);
 	int ret = fs_derived_hold(view, all->meta, err);
+	uint64_t serial = 0;
 
 	if (ret < 0)
 		return ret;
+	if (all->slots)
+		serial = fs_slot_begin(all->slots, root);
 	lock_take(&all->lock);
 	sb->view = view;
-	sb->view_root = *fs_derived_root(view);
-	sb->serial = ++all->next_serial;
+	sb->view_root = *root;
+	sb->serial = all->slots ? serial : ++all->next_serial;
 	sb->visible = true;
 	lock_drop(&all->lock);
-	/* Whoever looks from now on must not find what the kernel knew of the name. */
-	all->events.changed(all->events.ctx, sb->rec.id);
-	if (old) {
-		fs_derived_release(old, all->meta);
-		fs_derived_free(old);
-	}
+	if (all->events.changed)
+		all->events.changed(all->events.ctx, sb->rec.id);
 	return 0;
+}
+
+int fs_sandbox_show_lazy(struct fs_sandboxes *all, struct fs_sandbox *sb, struct fs_derived *view,
+			 struct err *err)
+{
+	int ret = fs_derived_hold(view, all->meta, err);
+	bool shown = false;
+
+	if (ret < 0) {
+		fs_derived_free(view);
+		return ret;
+	}
+	lock_take(&all->lock);
+	if (sb->lazy) {
+		sb->view = view;
+		sb->view_root = *fs_derived_root(view);
+		sb->serial = all->slots ? fs_slot_for_result(all->slots) : ++all->next_serial;
+		sb->visible = shown = true;
+		sb->result_shown = true;
+		sb->lazy = false;
+	}
+	lock_drop(&all->lock);
+	if (!shown)
+		view_drop(all, view);
+	return 0;
+}
+
+void fs_sandbox_tell_added(struct fs_sandboxes *all, const struct fs_sandbox *sb)
+{
+	if (all->slots && !sb->rec.unlisted)
+		fs_slots_listing(all->slots);
+	if (all->events.added)
+		all->events.added(all->events.ctx, sb->rec.id);
 }
 
 void fs_sandbox_set_state(struct fs_sandboxes *all, struct fs_sandbox *sb,
@@ -223,21 +288,54 @@ void fs_sandbox_history(struct fs_sandboxes *all, const struct fs_sandbox *sb, c
 	meta_sandbox_record(all->meta, &row);
 }
 
+static bool find_shown_locked(struct fs_sandbox *sb, struct cas_digest *root, uint64_t *serial)
+{
+	if (!sb || !sb->visible)
+		return false;
+	*root = sb->view_root;
+	*serial = sb->serial;
+	return true;
+}
+
+static void unref(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	bool last;
+
+	lock_take(&all->lock);
+	sb->nr_refs--;
+	last = sb->gone && !sb->busy && sb->nr_refs == 0;
+	lock_drop(&all->lock);
+	if (last)
+		fs_sandbox_free(sb);
+}
+
 int fs_sandboxes_lookup(struct fs_sandboxes *all, const char *id, struct cas_digest *root,
 			uint64_t *serial)
 {
 	struct fs_sandbox *sb;
-	bool visible;
+	struct err err = {0};
+	bool lazy;
+	bool shown;
+	int ret;
 
 	lock_take(&all->lock);
 	HASH_FIND_STR(all->by_id, id, sb);
-	visible = sb && sb->visible;
-	if (visible) {
-		*root = sb->view_root;
-		*serial = sb->serial;
-	}
+	shown = find_shown_locked(sb, root, serial);
+	lazy = sb && sb->lazy;
+	sb = lazy ? sb : NULL;
+	if (sb)
+		sb->nr_refs++;
 	lock_drop(&all->lock);
-	return visible;
+	if (!sb)
+		return shown;
+	ret = fs_sandbox_show_result(all, sb, &err);
+	lock_take(&all->lock);
+	shown = find_shown_locked(sb, root, serial);
+	lock_drop(&all->lock);
+	if (ret < 0)
+		log_warn("sandbox %s: cannot show the outputs: %s", id, err_text(&err, ret));
+	unref(all, sb);
+	return ret < 0 ? ret : shown;
 }
 
 struct list_entry {
@@ -252,7 +350,7 @@ static size_t list_batch(struct fs_sandboxes *all, uint64_t start, struct list_e
 
 	lock_take(&all->lock);
 	DL_FOREACH (all->in_order, sb) {
-		if (sb->pos < start || !sb->visible || sb->rec.unlisted ||
+		if (sb->pos < start || !(sb->visible || sb->lazy) || sb->rec.unlisted ||
 		    sb->rec.state == FS_SANDBOX_CREATING)
 			continue;
 		out[nr].pos = sb->pos;

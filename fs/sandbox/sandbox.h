@@ -12,6 +12,7 @@
 struct cas_store;
 struct err;
 struct fs_helper;
+struct fs_slots;
 struct meta;
 
 /*
@@ -20,21 +21,21 @@ struct meta;
  * truth (design section 5) and is renamed into place before an id is answered; the table
  * here is a copy of it.
  *
- * Threads: lookup, list and count are for threads that answer the kernel: they take one
- * short lock of rank SANDBOX, read memory only, and never wait for anything else. All
- * other calls may block for long and must come from other threads.
+ * Threads: lookup, list and count are for threads that answer the kernel: they take
+ * one short lock of rank SANDBOX and wait for nothing else, but that a lookup may read the
+ * store. All other calls may block for long and must come from other threads.
  */
 struct fs_sandboxes;
 
 enum fs_writable { FS_WRITABLE_OUTPUTS, FS_WRITABLE_DIRS, FS_WRITABLE_ALL };
 
-/* How the table tells session one that names of its root changed; called without locks. */
+/* Told without locks held; each may be NULL. */
 struct fs_sandbox_events {
-	/* ID appeared: the listing of the root changed. Does not wait. */
+	/* ID appeared in the listing of the root. */
 	void (*added)(void *ctx, const char *id);
 	/*
-	 * ID is gone or shows another tree from now on. Returns when the kernel has
-	 * forgotten the entry (which detaches what is mounted below it), within a bound.
+	 * Only without slots, for tests: ID shows a tree that it did not, or nothing any
+	 * more, from now on.
 	 */
 	void (*changed)(void *ctx, const char *id);
 	void *ctx;
@@ -44,8 +45,9 @@ struct fs_sandboxes_options {
 	struct cas_store *store;
 	struct meta *meta;
 	struct fs_helper *helper;
-	const char *base; /* absolute path at which session one will be mounted */
-	bool in_userns;	  /* user namespace: userxattr, no trusted.* */
+	struct fs_slots *slots; /* how session one shows trees; NULL: events.changed does */
+	const char *base;	/* absolute path at which session one will be mounted */
+	bool in_userns;		/* user namespace: userxattr, no trusted.* */
 	struct fs_sandbox_events events;
 };
 
@@ -63,8 +65,9 @@ int fs_sandboxes_restore(struct fs_sandboxes *all, struct err *err);
 void fs_sandboxes_close(struct fs_sandboxes *all);
 
 /*
- * 1 and the tree that session one shows at @id, with a serial that no other sandbox (nor
- * an earlier tree of this one) ever had in this process; 0: no such sandbox.
+ * 1 and the tree that session one shows at @id, with the serial of its slot, which no
+ * other sandbox has at the time; 0: no such sandbox. What a finished sandbox shows is put
+ * together when it is first looked up; negative: that failed.
  */
 int fs_sandboxes_lookup(struct fs_sandboxes *all, const char *id, struct cas_digest *root,
 			uint64_t *serial);

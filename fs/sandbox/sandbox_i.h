@@ -30,32 +30,35 @@ struct fs_syncer;
 struct fs_sandbox {
 	UT_hash_handle hh; /* table lock */
 	struct fs_sandbox *prev, *next;
-	bool busy;	  /* table lock */
-	bool gone;	  /* table lock: out of the table, freed with the last waiter */
-	bool visible;	  /* table lock: @view_root and @serial are shown */
-	unsigned nr_refs; /* table lock: waiters */
-	uint64_t pos;	  /* constant */
-	uint64_t serial;
-	struct cas_digest view_root;
+	bool busy;	   /* table lock */
+	bool gone;	   /* table lock: out of the table, freed with the last waiter */
+	bool visible;	   /* table lock: @view_root and @serial are shown */
+	bool result_shown; /* table lock: what is visible is its result */
+	bool lazy;	   /* table lock: not visible, its result is when somebody looks */
+	unsigned nr_refs;  /* table lock: waiters, and who looks */
+	uint64_t pos;	   /* constant */
+	uint64_t serial;   /* table lock */
+	struct cas_digest view_root; /* table lock */
+	struct fs_derived *view;     /* table lock; held in meta; NULL: none */
 
 	struct fs_record rec; /* written by the claimant under the lock, read by either */
 
 	/* The claimant's. */
 	struct fs_outputs outputs;
-	struct fs_derived *view; /* held in meta; NULL: none */
-	int dir_fd;		 /* STORE/sandboxes/ID, -1: not open; see fs_sandbox_dir */
-	bool mounted;		 /* layers may be mounted */
-	bool bound;		 /* mounted: its directory is bound over itself */
-	bool frozen;		 /* layers were unmounted for good */
-	bool leftover;		 /* somebody may still write to the uppers */
-	bool idle_proven;	 /* frozen: nobody of this mount namespace was inside */
-	bool *moved;		 /* frozen: layer N had left its place (rec.plan.nr_layers) */
+	int dir_fd;	  /* STORE/sandboxes/ID, -1: not open; see fs_sandbox_dir */
+	bool mounted;	  /* layers may be mounted */
+	bool bound;	  /* mounted: its directory is bound over itself */
+	bool frozen;	  /* layers were unmounted for good */
+	bool leftover;	  /* somebody may still write to the uppers */
+	bool idle_proven; /* frozen: nobody of this mount namespace was inside */
+	bool *moved;	  /* frozen: layer N had left its place (rec.plan.nr_layers) */
 };
 
 struct fs_sandboxes {
 	struct cas_store *store;
 	struct meta *meta;
 	struct fs_helper *helper;
+	struct fs_slots *slots;
 	struct fs_sandbox_events events;
 	char *base;
 	bool in_userns;
@@ -95,11 +98,19 @@ int fs_sandbox_enter(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* Take a claimed sandbox out of the table; freed when unclaimed. */
 void fs_sandbox_leave(struct fs_sandboxes *all, struct fs_sandbox *sb);
 void fs_sandbox_free(struct fs_sandbox *sb);
-/* Show @view's root at the sandbox's name from now on; the old view is released. */
+/* Show @view's root at the name of @sb, which shows nothing, from now on. */
 int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct fs_derived *view,
 			 struct err *err);
-/* Show nothing at its name any more; the view is released. */
-void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/*
+ * Show nothing at its name any more, or, with @lazy, its result when somebody looks. What
+ * it showed is retired when nobody can be in there, else given up.
+ */
+void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb, bool lazy);
+/* The same as show_view if @sb is still lazy; any thread. @view is taken over. */
+int fs_sandbox_show_lazy(struct fs_sandboxes *all, struct fs_sandbox *sb, struct fs_derived *view,
+			 struct err *err);
+/* The listing has it from now on. */
+void fs_sandbox_tell_added(struct fs_sandboxes *all, const struct fs_sandbox *sb);
 /* Set the state under the lock. */
 void fs_sandbox_set_state(struct fs_sandboxes *all, struct fs_sandbox *sb,
 			  enum fs_sandbox_state state);
@@ -154,9 +165,11 @@ void fs_layers_close(struct fs_merge *m);
 
 /* The binary result of a finished sandbox, from its directory. */
 int fs_sandbox_read_result(struct fs_sandbox *sb, int dir_fd, struct buf *out, struct err *err);
-/* Show a finished sandbox: its inputs with the outputs in place, from its result. */
-int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct buf *data,
-			   struct err *err);
+/*
+ * Show a finished sandbox, which is lazy: its inputs with the outputs in place, from its
+ * result. Any thread that keeps @sb from going; reads only what does not change.
+ */
+int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
 
 /* reaper.c */
 int fs_reaper_start(struct fs_sandboxes *all, struct err *err);

@@ -416,10 +416,8 @@ static void end_channel(struct fs_channel *c)
 	abandon = !all->shut && c->attached.nr > 0;
 	all->nr_pending += abandon;
 	lock_drop(&all->lock);
-	if (abandon) {
+	if (abandon)
 		control_abandon(all->env, &c->attached);
-		all->env->settle(all->env->ctx);
-	}
 	lock_take(&all->lock);
 	all->nr_pending -= abandon;
 	(void)pthread_cond_broadcast(&all->changed);

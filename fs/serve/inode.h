@@ -29,6 +29,9 @@ struct fs_inode_table;
 
 #define FS_INODE_ROOT 1
 
+/* Bit of a serial: what it tops is for people to look at, and takes nothing from others. */
+#define FS_SERIAL_SHOW (UINT64_C(1) << 63)
+
 /* What an operation sees of a node: a copy, so that nothing changes under it. */
 struct fs_inode {
 	uint64_t id;	       /* from a counter, never reused; FS_INODE_ROOT is the root */
@@ -76,6 +79,9 @@ enum fs_top_state {
  */
 uint64_t fs_inode_top_set(struct fs_inode_table *table, uint64_t serial, enum fs_top_state from,
 			  enum fs_top_state to);
+
+/* Does the kernel know it? */
+bool fs_inode_top_known(struct fs_inode_table *table, uint64_t serial);
 
 /* The name under which the kernel knows the top, malloc'ed; NULL: none, or no memory. */
 char *fs_inode_top_name(struct fs_inode_table *table, uint64_t serial);

@@ -53,7 +53,8 @@ static bool path_from_top(const struct fs_node *dir, const char **names, size_t 
 			return false;
 		names[(*nr)++] = dir->name;
 	}
-	return fs_node_is_top(dir) && dir->top_state == FS_TOP_LIVE;
+	return fs_node_is_top(dir) && dir->top_state == FS_TOP_LIVE &&
+	       !(dir->entry.serial & FS_SERIAL_SHOW);
 }
 
 static struct fs_node *find_donor_locked(struct fs_inode_table *table, const char **names,
@@ -171,6 +172,18 @@ uint64_t fs_inode_top_set(struct fs_inode_table *table, uint64_t serial, enum fs
 	}
 	lock_drop(&table->lock);
 	return id;
+}
+
+bool fs_inode_top_known(struct fs_inode_table *table, uint64_t serial)
+{
+	struct fs_node *top;
+	bool known;
+
+	lock_take(&table->lock);
+	top = fs_node_top_locked(table, serial);
+	known = top && top->nr_lookups > 0;
+	lock_drop(&table->lock);
+	return known;
 }
 
 char *fs_inode_top_name(struct fs_inode_table *table, uint64_t serial)

@@ -1,25 +1,31 @@
-/* fs/serve/invalidate.h - tell the kernel what changed, from a thread that serves nothing */
+/* fs/serve/invalidate.h - tell the kernel what changed */
 #ifndef FS_SERVE_INVALIDATE_H
 #define FS_SERVE_INVALIDATE_H
 
-#include <stdbool.h>
+#include <stdint.h>
 
 struct fuse_session;
 
 /*
- * A notification waits for locks that the kernel holds while it waits for an answer of
- * ours. So it is never sent by a thread that serves, nor with a lock held, but queued.
+ * All of these wait for locks that the kernel holds while it waits for an answer of
+ * ours. So they are never called by a thread that serves, nor with a lock held. 0 when
+ * the kernel has nothing of the kind cached any more, or never had; negative when it may.
  */
-struct fs_invalidate;
 
-int fs_invalidate_new(struct fuse_session *session, struct fs_invalidate **out);
-/* Drops what is queued. The connection must be gone, or nothing may be stuck in it. */
-void fs_invalidate_free(struct fs_invalidate *inv);
+/*
+ * @name in the directory @dir does not mean what it did. What is mounted below is
+ * detached. Requests of the kernel in @dir that were under way before are over.
+ */
+int fs_invalidate_name(struct fuse_session *se, uint64_t dir, const char *name);
 
-/* The listing of the root changed; with @name, that name does not mean what it did. */
-void fs_invalidate_root(struct fs_invalidate *inv, const char *name);
+/*
+ * Nothing but the wait: lookups and listings in @dir that the kernel waited for are over
+ * and what they answered is where it belongs.
+ */
+int fs_invalidate_barrier(struct fuse_session *se, uint64_t dir);
 
-/* Wait until all that was queued before is done; false when @timeout_ms passed. */
-bool fs_invalidate_settle(struct fs_invalidate *inv, int timeout_ms);
+/* Attributes and, of a directory, what was listed. */
+int fs_invalidate_node(struct fuse_session *se, uint64_t id);
+int fs_invalidate_attr(struct fuse_session *se, uint64_t id);
 
 #endif

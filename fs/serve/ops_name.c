@@ -22,7 +22,7 @@ static int enter(const struct fs_session *session, const struct fs_inode *dir, c
 		return ret;
 	*out = (struct fuse_entry_param){
 		.ino = node.id,
-		.entry_timeout = node.entry.serial && session->opts.no_expire ? 0 : FS_FOREVER,
+		.entry_timeout = FS_FOREVER,
 		.attr_timeout = node.entry.fleeting ? 0 : FS_FOREVER,
 	};
 	ret = fs_attr_fill(session, &node.entry, &out->attr);

@@ -16,7 +16,8 @@ struct err;
 enum fs_feature {
 	FS_FEATURE_NO_OPENS,	/* session one without OPEN and OPENDIR */
 	FS_FEATURE_READDIRPLUS, /* entries come with a listing */
-	FS_FEATURE_EXPIRE,	/* a name can be forgotten, its subtree kept */
+	FS_FEATURE_REUSE,	/* roots serve one sandbox after the other */
+	FS_FEATURE_ADOPT,	/* directories move from ended sandboxes to live ones */
 	FS_FEATURE_PASSTHROUGH, /* session two hands files to the kernel */
 	FS_FEATURE_READAHEAD,	/* more than the kernel's 128 KiB at a time */
 	FS_FEATURE_BIND,	/* outputs as bind mounts */

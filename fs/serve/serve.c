@@ -26,13 +26,13 @@
 #include "fs/control/control.h"
 #include "fs/fs.h"
 #include "fs/sandbox/sandbox.h"
+#include "fs/sandbox/slot.h"
 #include "fs/serve/backing.h"
 #include "fs/serve/detach.h"
 #include "fs/serve/executor.h"
 #include "fs/serve/handle.h"
 #include "fs/serve/helper.h"
 #include "fs/serve/inode.h"
-#include "fs/serve/invalidate.h"
 #include "fs/serve/mountfd.h"
 #include "fs/serve/place.h"
 #include "fs/serve/probe.h"
@@ -48,7 +48,6 @@
 #define OPENER_THREADS	    8
 #define WATCHDOG_PERIOD_MS  5000
 #define WATCHDOG_TIMEOUT_MS 60000
-#define SETTLE_MS	    10000
 #define STOP_WAIT_MS	    30000 /* for running commands to end */
 #define STOP_HURRY_MS	    2000
 #define STOP_READ_MS	    1000 /* for the last answers to be read */
@@ -63,6 +62,7 @@ struct daemon {
 	struct cas_store *store;
 	struct fs_helper *helper;
 	struct meta *meta;
+	struct fs_slots *slots;
 	struct fs_sandboxes *sandboxes;
 	struct fs_backing_table *backing;
 	struct fs_executor *executor; /* runs commands */
@@ -76,7 +76,6 @@ struct daemon {
 	/* NULL until started: session two shows .casbox/config before there is one. */
 	struct fs_session *_Atomic one;
 	struct fs_session *_Atomic two;
-	struct fs_invalidate *inv; /* set before any sandbox can change */
 	struct fs_watchdog *watchdog;
 	struct fs_upkeep *upkeep;
 	struct fs_probes *probes;
@@ -111,33 +110,6 @@ static void on_wedged(void *ctx)
 	atomic_store(&d->hurry, true);
 	atomic_store(&d->stop, true);
 	wake(d);
-}
-
-static void on_added(void *ctx, const char *id)
-{
-	struct daemon *d = ctx;
-
-	if (d->inv)
-		fs_invalidate_root(d->inv, NULL);
-}
-
-static void env_settle(void *ctx)
-{
-	struct daemon *d = ctx;
-
-	if (d->inv && !fs_invalidate_settle(d->inv, SETTLE_MS))
-		log_warn("the kernel takes long to forget changed names");
-}
-
-/* Forgetting a name detaches what is mounted below it: so before anything can be. */
-static void on_changed(void *ctx, const char *id)
-{
-	struct daemon *d = ctx;
-
-	if (!d->inv)
-		return;
-	fs_invalidate_root(d->inv, id);
-	env_settle(d);
 }
 
 /* Refuse new commands if none but @nr run and there are no sandboxes. */
@@ -183,7 +155,12 @@ static int env_config(void *ctx, json_t *out)
 		"mounting", "fsopen", "libfuse", fs_wire_libfuse(), "fuse_protocol_minor",
 		two ? (int)two->wire.minor : 0, "nodes_one", nr_nodes(d->one), "nodes_two",
 		nr_nodes(two), "open_blobs", (json_int_t)fs_backing_count(d->backing));
-	int ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
+	json_t *slots = fs_slots_describe(d->slots);
+	int ret = o && slots && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
+
+	if (ret == 0)
+		ret = json_object_set(out, "slots", slots) == 0 ? 0 : -ENOMEM;
+	json_decref(slots);
 
 	json_decref(o);
 	return ret < 0 ? ret : fs_probes_report(d->probes, out);
@@ -331,7 +308,10 @@ static int open_data(struct daemon *d, struct err *err)
 		.store = d->store,
 		.base = d->base,
 		.in_userns = d->in_userns,
-		.events = {on_added, on_changed, d},
+	};
+	struct fs_slots_options slots = {
+		.no_reuse = fs_probes_is_off(d->probes, FS_FEATURE_REUSE),
+		.no_adopt = fs_probes_is_off(d->probes, FS_FEATURE_ADOPT),
 	};
 	int ret = meta_open(d->store, &meta, &d->meta, err);
 
@@ -342,8 +322,12 @@ static int open_data(struct daemon *d, struct err *err)
 	ret = cas_spool_start(d->store, &(struct cas_spool_options){.serve = true}, err);
 	if (ret < 0)
 		return ret;
+	slots.meta = d->meta;
+	ret = fs_slots_new(&slots, &d->slots);
 	boxes.meta = d->meta;
-	ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
+	boxes.slots = d->slots;
+	if (ret == 0)
+		ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
 	if (ret == 0)
 		ret = fs_backing_table_new(d->store, raise_file_limit(), &d->backing);
 	if (ret == 0)
@@ -356,7 +340,6 @@ static int open_data(struct daemon *d, struct err *err)
 		.sandboxes = d->sandboxes,
 		.mountpoint = d->mountpoint,
 		.automatic = d->opts->automatic,
-		.settle = env_settle,
 		.stop = env_stop,
 		.config = env_config,
 		.stats = env_stats,
@@ -371,6 +354,7 @@ static int make_views(struct daemon *d)
 		.store = d->store,
 		.meta = d->meta,
 		.sandboxes = d->sandboxes,
+		.slots = d->slots,
 		.config = text_config,
 		.help = text_help,
 		.version = text_version,
@@ -445,6 +429,15 @@ static int start_watchdog(struct daemon *d)
 	return fs_watchdog_new(&opts, &d->watchdog);
 }
 
+static void attach_slots(struct daemon *d)
+{
+	const struct fs_slots_place place = {d->one, d->executor, d->helper, d->base};
+
+	fs_probes_set(d->probes, FS_FEATURE_REUSE, true, NULL);
+	fs_probes_set(d->probes, FS_FEATURE_ADOPT, true, NULL);
+	fs_slots_attach(d->slots, &place);
+}
+
 static int mount_all(struct daemon *d, struct err *err)
 {
 	int ret = make_session(d, false, err);
@@ -458,7 +451,7 @@ static int mount_all(struct daemon *d, struct err *err)
 	d->attached = true;
 	ret = make_session(d, true, err);
 	if (ret == 0)
-		ret = fs_invalidate_new(d->one->se, &d->inv);
+		attach_slots(d);
 	if (ret == 0)
 		ret = fs_helper_attach(d->helper, d->mount_one.mount_fd, d->base, err);
 	return ret;
@@ -517,7 +510,7 @@ static void serve(struct daemon *d)
 }
 
 /* Unmount both sessions; whoever still uses them gets errors once we are gone. */
-static void unmount_all(struct daemon *d, bool commands_ended)
+static void unmount_all(struct daemon *d)
 {
 	struct err err = {0};
 	int ret = 0;
@@ -526,10 +519,6 @@ static void unmount_all(struct daemon *d, bool commands_ended)
 		ret = fs_helper_unmount(d->helper, d->mountpoint, "sandboxes", true, &err);
 	if (ret < 0)
 		log_warn("cannot unmount %s: %s", d->base, err_text(&err, ret));
-	if (commands_ended) {
-		fs_invalidate_free(d->inv);
-		d->inv = NULL;
-	}
 	/* Somebody else may have unmounted it, and mounted something of his own there. */
 	if (!d->attached || fs_mounts_at(d->mountpoint, d->mount_two.dev) <= 0)
 		return;
@@ -563,6 +552,7 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_executor_free(d->executor);
 	fs_executor_free(d->opener);
 	fs_upkeep_free(d->upkeep);
+	fs_slots_free(d->slots);
 	fs_session_free(d->one);
 	fs_session_free(d->two);
 	fs_channels_free(d->channels);
@@ -595,7 +585,7 @@ static int stop(struct daemon *d, struct err *err)
 	 */
 	if (commands_ended && d->sandboxes)
 		fs_sandboxes_close(d->sandboxes);
-	unmount_all(d, commands_ended);
+	unmount_all(d);
 	fs_session_stop(d->one);
 	fs_session_stop(d->two);
 	if (commands_ended)

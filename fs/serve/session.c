@@ -33,7 +33,7 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	struct fs_session *session = userdata;
 	unsigned want = FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_DIO |
 			FUSE_CAP_READDIRPLUS | FUSE_CAP_CACHE_SYMLINKS |
-			FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_EXPIRE_ONLY;
+			FUSE_CAP_EXPLICIT_INVAL_DATA;
 
 	/*
 	 * Not wanted: AUTO_INVAL_DATA (contents never change), READDIRPLUS_AUTO (it asks
@@ -174,8 +174,6 @@ static int tune(struct fs_session *session)
 	int ret;
 
 	report_cap(session, FS_FEATURE_READDIRPLUS, FUSE_CAP_READDIRPLUS);
-	report_cap(session, FS_FEATURE_EXPIRE, FUSE_CAP_EXPIRE_ONLY);
-	session->opts.no_expire = !fs_probes_has(probes, FS_FEATURE_EXPIRE);
 	if (session->opts.no_opens)
 		report_cap(session, FS_FEATURE_NO_OPENS,
 			   FUSE_CAP_NO_OPEN_SUPPORT | FUSE_CAP_NO_OPENDIR_SUPPORT);

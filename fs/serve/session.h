@@ -36,7 +36,6 @@ struct fs_session_options {
 	 * again; nothing may rely on OPEN, RELEASE, FLUSH or a handle.
 	 */
 	bool no_opens;
-	bool no_expire; /* names of sandboxes are asked for each time; set by start */
 	/* Hand files to the kernel where it takes them; @probe_fd as fs_passthrough_new. */
 	bool passthrough;
 	int probe_fd; /* borrowed */

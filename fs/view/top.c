@@ -10,6 +10,7 @@
 
 #include "cas/cas.h"
 #include "fs/sandbox/sandbox.h"
+#include "fs/sandbox/slot.h"
 #include "fs/serve/identity.h"
 #include "fs/view/fixed.h"
 #include "fs/view/view.h"
@@ -107,20 +108,43 @@ struct fs_view_boxes {
 	struct fs_view view;
 	struct fs_view_tree tree;
 	struct fs_entry root;
-	struct lock gate;		/* held while the table is asked */
+	struct fs_slots *slots;
+	struct lock gate;
+	pthread_cond_t idle;
+	unsigned nr_asking;		/* gate: threads that use the table */
 	struct fs_sandboxes *sandboxes; /* gate; NULL when closed */
 };
+
+static struct fs_sandboxes *gate_enter(struct fs_view_boxes *boxes)
+{
+	struct fs_sandboxes *all;
+
+	lock_take(&boxes->gate);
+	all = boxes->sandboxes;
+	boxes->nr_asking += all != NULL;
+	lock_drop(&boxes->gate);
+	return all;
+}
+
+static void gate_leave(struct fs_view_boxes *boxes)
+{
+	lock_take(&boxes->gate);
+	boxes->nr_asking--;
+	(void)pthread_cond_broadcast(&boxes->idle);
+	lock_drop(&boxes->gate);
+}
 
 static int find_sandbox(struct fs_view_boxes *boxes, const char *id, struct cas_digest *root,
 			uint64_t *serial)
 {
-	int ret = 0;
+	struct fs_sandboxes *all = gate_enter(boxes);
+	int ret;
 
-	lock_take(&boxes->gate);
-	if (boxes->sandboxes)
-		ret = fs_sandboxes_lookup(boxes->sandboxes, id, root, serial);
-	lock_drop(&boxes->gate);
-	return ret;
+	if (!all)
+		return 0;
+	ret = fs_sandboxes_lookup(all, id, root, serial);
+	gate_leave(boxes);
+	return ret == 0 ? fs_slots_lookup(boxes->slots, id, root, serial) : ret;
 }
 
 static int boxes_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
@@ -168,11 +192,12 @@ static int boxes_list(const struct fs_view *view, const struct fs_entry *dir, ui
 {
 	struct fs_view_boxes *boxes = view->ctx;
 	struct boxes_list list = {boxes, each, ctx, 0};
+	struct fs_sandboxes *all = gate_enter(boxes);
 
-	lock_take(&boxes->gate);
-	if (boxes->sandboxes)
-		fs_sandboxes_list(boxes->sandboxes, start, boxes_list_one, &list);
-	lock_drop(&boxes->gate);
+	if (all) {
+		fs_sandboxes_list(all, start, boxes_list_one, &list);
+		gate_leave(boxes);
+	}
 	return list.ret < 0 ? list.ret : 0;
 }
 
@@ -187,6 +212,8 @@ int fs_view_boxes_new(const struct fs_views_options *opts, struct fs_view_boxes 
 		return -ENOMEM;
 	boxes->view = (struct fs_view){&boxes_ops, boxes};
 	boxes->sandboxes = opts->sandboxes;
+	boxes->slots = opts->slots;
+	lock_cond_init(&boxes->idle);
 	lock_init(&boxes->gate, LOCK_RANK_INODE, "sandboxes gate");
 	fs_view_tree_init(&boxes->tree, opts->meta);
 	/* The same inode number as what it is mounted on: listings of MNT tell the truth. */
@@ -203,6 +230,7 @@ void fs_view_boxes_free(struct fs_view_boxes *boxes)
 {
 	if (!boxes)
 		return;
+	(void)pthread_cond_destroy(&boxes->idle);
 	lock_fini(&boxes->gate);
 	free(boxes);
 }
@@ -213,6 +241,8 @@ void fs_view_boxes_close(struct fs_view_boxes *boxes)
 		return;
 	lock_take(&boxes->gate);
 	boxes->sandboxes = NULL;
+	while (boxes->nr_asking > 0)
+		(void)lock_wait(&boxes->gate, &boxes->idle, 0);
 	lock_drop(&boxes->gate);
 }
 

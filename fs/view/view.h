@@ -10,6 +10,7 @@
 struct buf;
 struct err;
 struct fs_sandboxes;
+struct fs_slots;
 struct fs_view;
 struct meta;
 struct cas_store;
@@ -90,6 +91,7 @@ struct fs_views_options {
 	struct cas_store *store;
 	struct meta *meta;
 	struct fs_sandboxes *sandboxes;
+	struct fs_slots *slots;
 	/* Texts of .casbox: append to @out; 0 or negative. */
 	int (*config)(void *ctx, struct buf *out);
 	int (*help)(void *ctx, struct buf *out);

@@ -21,7 +21,7 @@ body() {
 		[ -e "$MNT/.casbox/$name" ] || fail "no .casbox/$name"
 	done
 	grep -q "^mountpoint = $MNT\$" "$MNT/.casbox/config" || fail "config does not tell"
-	for name in libfuse fuse_protocol_minor no_opens readdirplus expire passthrough; do
+	for name in libfuse fuse_protocol_minor no_opens readdirplus reuse adopt passthrough; do
 		grep -q "^$name = ." "$MNT/.casbox/config" || fail "config does not tell $name"
 	done
 	grep -q '^create ' "$MNT/.casbox/help" || fail "help does not tell"

@@ -55,13 +55,13 @@ static void test_what_is_forced_off_stays_off(void **state)
 	struct fs_probes *probes;
 	json_t *out = json_object();
 
-	assert_int_equal(fs_probes_new("expire,cgroup", &probes, NULL), 0);
-	assert_true(fs_probes_is_off(probes, FS_FEATURE_EXPIRE));
+	assert_int_equal(fs_probes_new("reuse,cgroup", &probes, NULL), 0);
+	assert_true(fs_probes_is_off(probes, FS_FEATURE_REUSE));
 	assert_true(fs_probes_is_off(probes, FS_FEATURE_CGROUP));
 	assert_false(fs_probes_is_off(probes, FS_FEATURE_BIND));
-	fs_probes_set(probes, FS_FEATURE_EXPIRE, true, NULL);
-	assert_false(fs_probes_has(probes, FS_FEATURE_EXPIRE));
-	assert_string_equal(told(probes, out, "expire"), "no (forced off)");
+	fs_probes_set(probes, FS_FEATURE_REUSE, true, NULL);
+	assert_false(fs_probes_has(probes, FS_FEATURE_REUSE));
+	assert_string_equal(told(probes, out, "reuse"), "no (forced off)");
 	json_decref(out);
 	fs_probes_free(probes);
 }

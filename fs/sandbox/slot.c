@@ -1,0 +1,496 @@
+/* fs/sandbox/slot.c - sandbox roots that outlive their sandbox, kernel caches included */
+
+/*
+ * A LIVE slot is nothing but a serial; what is here are the RETIRED ones, oldest first.
+ * Whoever takes one off the list owns it: to swap it, or to let it go.
+ */
+#include "fs/sandbox/slot.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "cas/cas.h"
+#include "fs/sandbox/derive.h"
+#include "fs/sandbox/swap.h"
+#include "fs/serve/executor.h"
+#include "fs/serve/helper.h"
+#include "fs/serve/inode.h"
+#include "fs/serve/invalidate.h"
+#include "fs/serve/session.h"
+
+#define MAX_SLOTS      64
+#define MAX_NODES      1000000
+#define MAX_CANDIDATES 8	/* that are compared with a new root, latest first */
+#define PARK_PREFIX    ".slot-" /* as no id begins */
+#define PARK_MS	       10000
+
+enum drop_reason {
+	DROP_BUSY,	/* not proven idle */
+	DROP_FORGOTTEN, /* by the kernel */
+	DROP_UNTOLD,	/* the kernel could not be told what changed */
+	DROP_UNREAD,	/* the old tree is not readable any more */
+	DROP_DIFFERENT,
+	DROP_OLD,
+	NR_DROP_REASONS,
+};
+
+static const char *const drop_names[NR_DROP_REASONS] = {"busy",	  "forgotten", "untold",
+							"unread", "different", "old"};
+
+struct slot {
+	TAILQ_ENTRY(slot) link;
+	uint64_t serial;
+	struct cas_digest root;
+	struct fs_derived *view; /* held in meta; may be NULL */
+	char place[sizeof(PARK_PREFIX) + 32];
+};
+
+TAILQ_HEAD(slot_list, slot);
+
+struct fs_slots {
+	struct fs_slots_options opts;
+	struct fs_slots_place place; /* set before any sandbox is shown */
+	_Atomic bool attached;	     /* place is set */
+	_Atomic uint64_t next_serial;
+
+	struct lock lock; /* rank QUEUE */
+	struct slot_list retired GUARDED_BY(lock);
+	size_t nr_retired GUARDED_BY(lock);
+	struct slot_list parking GUARDED_BY(lock); /* being moved to their places */
+
+	_Atomic uint64_t nr_fresh;
+	_Atomic uint64_t nr_reused;
+	_Atomic uint64_t nr_names;
+	_Atomic uint64_t nr_nodes;
+	_Atomic uint64_t nr_dropped[NR_DROP_REASONS];
+};
+
+int fs_slots_new(const struct fs_slots_options *opts, struct fs_slots **out)
+{
+	struct fs_slots *slots = calloc(1, sizeof(*slots));
+
+	if (!slots)
+		return -ENOMEM;
+	slots->opts = *opts;
+	if (slots->opts.max_slots == 0)
+		slots->opts.max_slots = MAX_SLOTS;
+	if (slots->opts.max_nodes == 0)
+		slots->opts.max_nodes = MAX_NODES;
+	lock_init(&slots->lock, LOCK_RANK_QUEUE, "retired slots");
+	lock_take(&slots->lock);
+	TAILQ_INIT(&slots->retired);
+	TAILQ_INIT(&slots->parking);
+	lock_drop(&slots->lock);
+	*out = slots;
+	return 0;
+}
+
+static void slot_free(struct fs_slots *slots, struct slot *slot)
+{
+	if (slot->view) {
+		fs_derived_release(slot->view, slots->opts.meta);
+		fs_derived_free(slot->view);
+	}
+	free(slot);
+}
+
+NO_LOCK_CHECK void fs_slots_free(struct fs_slots *slots)
+{
+	struct slot *slot;
+
+	if (!slots)
+		return;
+	while ((slot = TAILQ_FIRST(&slots->retired)) != NULL) {
+		TAILQ_REMOVE(&slots->retired, slot, link);
+		slot_free(slots, slot);
+	}
+	lock_fini(&slots->lock);
+	free(slots);
+}
+
+void fs_slots_attach(struct fs_slots *slots, const struct fs_slots_place *place)
+{
+	slots->place = *place;
+	atomic_store(&slots->attached, true);
+	fs_inode_table_adopt(place->session->table, !slots->opts.no_adopt);
+}
+
+int fs_slots_lookup(struct fs_slots *slots, const char *name, struct cas_digest *root,
+		    uint64_t *serial)
+{
+	struct slot *slot;
+
+	if (strncmp(name, PARK_PREFIX, strlen(PARK_PREFIX)) != 0)
+		return 0;
+	lock_take(&slots->lock);
+	TAILQ_FOREACH(slot, &slots->parking, link)
+	{
+		if (strcmp(slot->place, name) == 0)
+			break;
+	}
+	if (slot) {
+		*root = slot->root;
+		*serial = slot->serial;
+	}
+	lock_drop(&slots->lock);
+	return slot != NULL;
+}
+
+static uint64_t next_serial(struct fs_slots *slots)
+{
+	return atomic_fetch_add(&slots->next_serial, 1) + 1;
+}
+
+uint64_t fs_slot_for_result(struct fs_slots *slots)
+{
+	return next_serial(slots) | FS_SERIAL_SHOW;
+}
+
+/* --- letting go --- */
+
+struct going {
+	struct fs_job job;
+	struct fs_slots *slots;
+	char *name;
+};
+
+static void invalidate_name(struct fs_slots *slots, const char *name)
+{
+	int ret = fs_invalidate_name(slots->place.session->se, FS_INODE_ROOT, name);
+
+	/* What the kernel keeps is not used again; it costs memory. */
+	if (ret < 0)
+		log_warn("cannot invalidate the name %s: %s", name, strerrordesc_np(-ret));
+}
+
+static void run_going(struct fs_job *job)
+{
+	struct going *g = (struct going *)job;
+
+	invalidate_name(g->slots, g->name);
+	free(g->name);
+	free(g);
+}
+
+/* Have the kernel forget @name in the background. Takes it over. */
+static void submit_going(struct fs_slots *slots, char *name)
+{
+	struct going *g = calloc(1, sizeof(*g));
+
+	if (!g) {
+		free(name);
+		return;
+	}
+	g->job.run = run_going;
+	g->slots = slots;
+	g->name = name;
+	fs_executor_submit(slots->place.executor, &g->job);
+}
+
+/* @slot, which is in nobody else's hands and whose top is in state @from, is over. */
+static void drop(struct fs_slots *slots, struct slot *slot, enum fs_top_state from,
+		 enum drop_reason reason, const char *why)
+{
+	struct fs_inode_table *table = slots->place.session->table;
+	auto_free char *name = NULL;
+
+	(void)fs_inode_top_set(table, slot->serial, from, FS_TOP_DROPPED);
+	fs_inode_names_free(fs_inode_given(table, slot->serial));
+	name = fs_inode_top_name(table, slot->serial);
+	/* Where a sandbox is, or was, its own end sees to the name: it may be another's soon. */
+	if (name && strncmp(name, PARK_PREFIX, strlen(PARK_PREFIX)) == 0)
+		submit_going(slots, steal_ptr(&name));
+	atomic_fetch_add(&slots->nr_dropped[reason], 1);
+	log_debug("slot %llu: dropped, %s%s%s", (unsigned long long)slot->serial,
+		  drop_names[reason], *why ? ": " : "", why);
+	slot_free(slots, slot);
+}
+
+/* --- a sandbox begins --- */
+
+struct candidate {
+	uint64_t serial;
+	struct cas_digest root;
+	uint64_t distance;
+};
+
+/* An equal one alone, or the latest. */
+static size_t candidates(struct fs_slots *slots, const struct cas_digest *root,
+			 struct candidate *out)
+{
+	struct slot *slot;
+	size_t nr = 0;
+
+	lock_take(&slots->lock);
+	TAILQ_FOREACH_REVERSE(slot, &slots->retired, slot_list, link)
+	{
+		bool equal = cas_digest_equal(&slot->root, root);
+
+		if (!equal && nr == MAX_CANDIDATES)
+			continue;
+		nr = equal ? 0 : nr;
+		out[nr++] = (struct candidate){.serial = slot->serial, .root = slot->root};
+		if (equal)
+			break;
+	}
+	lock_drop(&slots->lock);
+	return nr;
+}
+
+static struct slot *take(struct fs_slots *slots, uint64_t serial)
+{
+	struct slot *slot;
+
+	lock_take(&slots->lock);
+	TAILQ_FOREACH(slot, &slots->retired, link)
+	{
+		if (slot->serial == serial)
+			break;
+	}
+	if (slot) {
+		TAILQ_REMOVE(&slots->retired, slot, link);
+		slots->nr_retired--;
+	}
+	lock_drop(&slots->lock);
+	return slot;
+}
+
+/* The one that has most in common with @root, off the list; NULL: none has anything. */
+static struct slot *choose(struct fs_slots *slots, const struct cas_digest *root)
+{
+	struct candidate found[MAX_CANDIDATES];
+	size_t nr = candidates(slots, root, found);
+
+	for (size_t i = 0; i < nr; i++) {
+		if (!cas_digest_equal(&found[i].root, root) &&
+		    fs_swap_distance(slots->opts.meta, &found[i].root, root, &found[i].distance,
+				     NULL) < 0)
+			found[i].distance = UINT64_MAX;
+	}
+	for (;;) {
+		struct candidate *best = NULL;
+		struct slot *slot;
+
+		for (size_t i = 0; i < nr; i++) {
+			if (found[i].distance < (best ? best->distance : UINT64_MAX))
+				best = &found[i];
+		}
+		if (!best)
+			return NULL;
+		slot = take(slots, best->serial);
+		if (slot)
+			return slot;
+		best->distance = UINT64_MAX; /* somebody else was faster */
+	}
+}
+
+static enum drop_reason reason_of(int ret)
+{
+	switch (ret) {
+	case -E2BIG:
+		return DROP_DIFFERENT;
+	case -ENOENT:
+	case -EUCLEAN:
+		return DROP_UNREAD;
+	default:
+		return DROP_UNTOLD;
+	}
+}
+
+/* 0: @slot is LIVE and shows @root. Else it is dropped. */
+static int reuse(struct fs_slots *slots, struct slot *slot, const struct cas_digest *root)
+{
+	struct fs_inode_table *table = slots->place.session->table;
+	struct fs_swap swap = {
+		.session = slots->place.session,
+		.meta = slots->opts.meta,
+		.serial = slot->serial,
+	};
+	struct err err = {0};
+	int ret;
+
+	swap.top = fs_inode_top_set(table, slot->serial, FS_TOP_RETIRED, FS_TOP_SWAPPED);
+	if (swap.top == 0) {
+		drop(slots, slot, FS_TOP_SWAPPED, DROP_FORGOTTEN, "");
+		return -ESTALE;
+	}
+	ret = fs_swap_run(&swap, &slot->root, root, &err);
+	atomic_fetch_add(&slots->nr_names, swap.nr_names);
+	atomic_fetch_add(&slots->nr_nodes, swap.nr_nodes);
+	if (ret == 0 && fs_inode_top_set(table, slot->serial, FS_TOP_SWAPPED, FS_TOP_LIVE) == 0)
+		ret = -ESTALE;
+	if (ret < 0) {
+		drop(slots, slot, FS_TOP_SWAPPED, ret == -ESTALE ? DROP_FORGOTTEN : reason_of(ret),
+		     err.msg);
+		return ret;
+	}
+	log_debug("slot %llu: reused, %zu names and %zu nodes invalidated",
+		  (unsigned long long)slot->serial, swap.nr_names, swap.nr_nodes);
+	slot_free(slots, slot);
+	return 0;
+}
+
+uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root)
+{
+	struct slot *slot;
+
+	while (!slots->opts.no_reuse && (slot = choose(slots, root)) != NULL) {
+		uint64_t serial = slot->serial;
+
+		if (reuse(slots, slot, root) == 0) {
+			atomic_fetch_add(&slots->nr_reused, 1);
+			return serial;
+		}
+	}
+	atomic_fetch_add(&slots->nr_fresh, 1);
+	return next_serial(slots);
+}
+
+/* --- a sandbox ends --- */
+
+/* One of those that are too many; NULL: none is. */
+static struct slot *too_many(struct fs_slots *slots)
+{
+	size_t nr_nodes = fs_inode_count(slots->place.session->table);
+	struct slot *slot = NULL;
+
+	lock_take(&slots->lock);
+	if (slots->nr_retired > slots->opts.max_slots ||
+	    (nr_nodes > slots->opts.max_nodes && slots->nr_retired > 1)) {
+		slot = TAILQ_FIRST(&slots->retired);
+		TAILQ_REMOVE(&slots->retired, slot, link);
+		slots->nr_retired--;
+	}
+	lock_drop(&slots->lock);
+	return slot;
+}
+
+static void retire(struct fs_slots *slots, struct slot *slot)
+{
+	lock_take(&slots->lock);
+	TAILQ_INSERT_TAIL(&slots->retired, slot, link);
+	slots->nr_retired++;
+	lock_drop(&slots->lock);
+	slot = too_many(slots);
+	if (slot)
+		drop(slots, slot, FS_TOP_RETIRED, DROP_OLD, "");
+}
+
+/* Is the top out of reach already, since no one ever looked at its last sandbox? */
+static bool is_parked(struct fs_slots *slots, const struct slot *slot)
+{
+	auto_free char *name = fs_inode_top_name(slots->place.session->table, slot->serial);
+
+	return name && strncmp(name, PARK_PREFIX, strlen(PARK_PREFIX)) == 0;
+}
+
+/*
+ * Move the top out of reach. First lookups of its old name that may still be answered
+ * with it must be over: they would move it back.
+ */
+static int park(struct fs_slots *slots, struct slot *slot, struct err *err)
+{
+	auto_free char *path = NULL;
+	char rnd[33];
+	int ret = fs_invalidate_barrier(slots->place.session->se, FS_INODE_ROOT);
+
+	if (ret == 0)
+		ret = io_random_hex(rnd, 16);
+	if (ret < 0)
+		return err_set(err, ret, "%s", strerrordesc_np(-ret));
+	if (is_parked(slots, slot))
+		return 0;
+	(void)snprintf(slot->place, sizeof(slot->place), "%s%s", PARK_PREFIX, rnd);
+	if (asprintf(&path, "%s/%s", slots->place.base, slot->place) < 0) {
+		path = NULL;
+		return err_set(err, -ENOMEM, "no memory for a name");
+	}
+	lock_take(&slots->lock);
+	TAILQ_INSERT_TAIL(&slots->parking, slot, link);
+	lock_drop(&slots->lock);
+	ret = fs_helper_ping(slots->place.helper, path, PARK_MS, err);
+	lock_take(&slots->lock);
+	TAILQ_REMOVE(&slots->parking, slot, link);
+	lock_drop(&slots->lock);
+	return ret;
+}
+
+static void end_idle(struct fs_slots *slots, struct slot *slot, const char *id)
+{
+	struct fs_inode_table *table = slots->place.session->table;
+	struct err err = {0};
+	int ret;
+
+	if (!fs_inode_top_known(table, slot->serial)) {
+		/* Nobody looked, or the kernel needed the memory. */
+		drop(slots, slot, FS_TOP_LIVE, DROP_FORGOTTEN, "");
+		invalidate_name(slots, id);
+		return;
+	}
+	ret = park(slots, slot, &err);
+	if (ret < 0) {
+		drop(slots, slot, FS_TOP_LIVE, DROP_UNTOLD, err_text(&err, ret));
+		invalidate_name(slots, id);
+	} else if (fs_inode_top_set(table, slot->serial, FS_TOP_LIVE, FS_TOP_RETIRED) == 0) {
+		drop(slots, slot, FS_TOP_RETIRED, DROP_FORGOTTEN, "");
+	} else {
+		retire(slots, slot);
+	}
+}
+
+void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end)
+{
+	struct slot *slot = calloc(1, sizeof(*slot));
+
+	if (!slot) {
+		(void)fs_inode_top_set(slots->place.session->table, end->serial, FS_TOP_LIVE,
+				       FS_TOP_DROPPED);
+		invalidate_name(slots, end->id);
+		if (end->view)
+			fs_derived_release(end->view, slots->opts.meta);
+		fs_derived_free(end->view);
+		return;
+	}
+	*slot = (struct slot){.serial = end->serial, .root = end->root, .view = end->view};
+	if (end->idle && !slots->opts.no_reuse) {
+		end_idle(slots, slot, end->id);
+	} else {
+		drop(slots, slot, FS_TOP_LIVE, DROP_BUSY, "");
+		invalidate_name(slots, end->id);
+	}
+}
+
+void fs_slots_listing(struct fs_slots *slots)
+{
+	int ret = fs_invalidate_node(slots->place.session->se, FS_INODE_ROOT);
+
+	if (ret < 0)
+		log_warn("cannot invalidate the list of sandboxes: %s", strerrordesc_np(-ret));
+}
+
+json_t *fs_slots_describe(struct fs_slots *slots)
+{
+	json_t *dropped = json_object();
+	bool attached = atomic_load(&slots->attached);
+	uint64_t nr_adopted = attached ? fs_inode_adopted(slots->place.session->table) : 0;
+	size_t nr_retired;
+
+	lock_take(&slots->lock);
+	nr_retired = slots->nr_retired;
+	lock_drop(&slots->lock);
+	for (size_t i = 0; dropped && i < NR_DROP_REASONS; i++)
+		(void)json_object_set_new(
+			dropped, drop_names[i],
+			json_integer((json_int_t)atomic_load(&slots->nr_dropped[i])));
+	return json_pack("{s:I, s:I, s:I, s:o, s:I, s:I, s:I}", "fresh",
+			 (json_int_t)atomic_load(&slots->nr_fresh), "reused",
+			 (json_int_t)atomic_load(&slots->nr_reused), "retired",
+			 (json_int_t)nr_retired, "dropped", dropped, "adopted_directories",
+			 (json_int_t)nr_adopted, "invalidated_names",
+			 (json_int_t)atomic_load(&slots->nr_names), "invalidated_nodes",
+			 (json_int_t)atomic_load(&slots->nr_nodes));
+}

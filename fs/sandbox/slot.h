@@ -1,0 +1,97 @@
+/* fs/sandbox/slot.h - sandbox roots that outlive their sandbox, kernel caches included */
+#ifndef FS_SANDBOX_SLOT_H
+#define FS_SANDBOX_SLOT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cas/digest.h"
+
+struct fs_derived;
+struct fs_executor;
+struct fs_helper;
+struct fs_session;
+struct meta;
+
+/*
+ * A slot is the topmost node of a tree in session one, with all that the kernel has
+ * cached below it (design 6.4). It has a serial, which is what the table of sandboxes
+ * says that a name shows, and is
+ *
+ *   LIVE      of one sandbox: what it shows does not change
+ *   RETIRED   its sandbox ended and was proven idle (6.5): it is parked under a name
+ *             that nobody knows, its tree stays readable; it waits to become another's
+ *   SWAPPED   in the hands of one thread, which compares trees and tells the kernel
+ *   DROPPED   never used again: a process was left in it, the kernel could not be told
+ *             something, it was too different or too old. Its name is invalidated.
+ *
+ * Parking: the helper looks up a random name, the answer is the slot's node, and so the
+ * kernel moves it there from the sandbox's name with all that it has cached. (Expiring
+ * the sandbox's name would leave it there; then whoever looks at that name while the slot
+ * is being reused makes the kernel throw away what is mounted on the new sandbox.)
+ *
+ * One whose topmost node the kernel has forgotten vanishes. Only RETIRED slots are
+ * swapped, or give directories away.
+ */
+struct fs_slots;
+
+struct fs_slots_options {
+	struct meta *meta;
+	bool no_reuse;	  /* every sandbox gets a new slot */
+	bool no_adopt;	  /* directories never move */
+	size_t max_slots; /* retired ones that are kept; 0: 64 */
+	size_t max_nodes; /* nodes of the session with which one is let go; 0: a million */
+};
+
+int fs_slots_new(const struct fs_slots_options *opts, struct fs_slots **out);
+/* Session one is gone, and nothing that was submitted runs any more. */
+void fs_slots_free(struct fs_slots *slots);
+
+/* Before any sandbox is shown. */
+struct fs_slots_place {
+	struct fs_session *session;   /* one */
+	struct fs_executor *executor; /* lets slots go */
+	struct fs_helper *helper;
+	const char *base; /* absolute path of session one; outlives the slots */
+};
+void fs_slots_attach(struct fs_slots *slots, const struct fs_slots_place *place);
+
+/* For threads that answer the kernel: 1 and what a parking place shows; 0: none. */
+int fs_slots_lookup(struct fs_slots *slots, const char *name, struct cas_digest *root,
+		    uint64_t *serial);
+
+/* The serial of a new slot for the result of a finished sandbox. Any thread. */
+uint64_t fs_slot_for_result(struct fs_slots *slots);
+
+/* The rest blocks, and is called without a lock, by threads that serve nothing. */
+
+/*
+ * The serial of the slot for a sandbox that is about to show @root: a retired one, made
+ * to show it, or a new one. @root must be readable.
+ */
+uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root);
+
+/* A sandbox that stopped showing a tree. */
+struct fs_slot_end {
+	const char *id;
+	uint64_t serial;
+	struct cas_digest root;
+	struct fs_derived *view; /* taken over; held in meta. NULL: @root is in the store */
+	bool idle;		 /* it was proven that nobody is in there */
+};
+
+/*
+ * The table of sandboxes shows it no more, but still has the id, so that no other can
+ * have it. The kernel has forgotten the name when this returns.
+ */
+void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end);
+
+/* The listing of the root changed. */
+void fs_slots_listing(struct fs_slots *slots);
+
+/* Counters, as a new object; NULL: no memory. Any thread. */
+json_t *fs_slots_describe(struct fs_slots *slots);
+
+#endif
