@@ -188,6 +188,7 @@ static const struct {
 	{"locks-apart", 2, check_locks_apart, "FILE FILE"},
 	{"busy-text", 2, check_busy_text, "TOOL DIR"},
 	{"fork-storm", 1, check_fork_storm, "SECONDS"},
+	{"xattrs", 1, check_xattrs, "DIR"},
 	{"events", 1, check_events, "DIR"},
 };
 

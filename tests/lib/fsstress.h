@@ -74,6 +74,7 @@ void check_locks(char **args);
 void check_locks_apart(char **args);
 void check_busy_text(char **args);
 void check_fork_storm(char **args);
+void check_xattrs(char **args);
 void check_events(char **args);
 
 #endif

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -418,6 +419,60 @@ void check_fork_storm(char **args)
 		if (pid > 0)
 			(void)waitpid(pid, NULL, 0);
 	}
+}
+
+/* --- C41: extended attributes of what an action makes --- */
+
+static void expect_size(const char *what, ssize_t want, ssize_t got)
+{
+	if (got != want)
+		wrong("%s: %zd (%s), want %zd", what, got, got < 0 ? name_of(errno) : "OK", want);
+}
+
+/* Sizes as asked for, too small, exact; then gone. */
+static void xattr_round(const char *path)
+{
+	char value[200], got[300];
+
+	memset(value, 'v', sizeof(value));
+	expect_call("setxattr", 0, setxattr(path, "user.one", value, sizeof(value), 0));
+	expect_call("setxattr that must create", EEXIST,
+		    setxattr(path, "user.one", "x", 1, XATTR_CREATE));
+	expect_call("setxattr that must replace", ENODATA,
+		    setxattr(path, "user.two", "x", 1, XATTR_REPLACE));
+	expect_call("setxattr", 0, setxattr(path, "user.two", "", 0, 0));
+	expect_size("size asked for", 200, getxattr(path, "user.one", NULL, 0));
+	expect_size("exact", 200, getxattr(path, "user.one", got, 200));
+	expect_size("more room", 200, getxattr(path, "user.one", got, sizeof(got)));
+	if (memcmp(value, got, sizeof(value)) != 0)
+		wrong("another value than was set");
+	expect_call("too small", ERANGE, getxattr(path, "user.one", got, 199));
+	expect_size("an empty value", 0, getxattr(path, "user.two", got, sizeof(got)));
+	expect_size("size of the list", 18, listxattr(path, NULL, 0));
+	expect_size("the list", 18, listxattr(path, got, 18));
+	expect_call("a list too small", ERANGE, listxattr(path, got, 17));
+	expect_call("removexattr", 0, removexattr(path, "user.one"));
+	expect_call("getxattr of what was removed", ENODATA,
+		    getxattr(path, "user.one", got, sizeof(got)));
+	expect_call("removexattr again", ENODATA, removexattr(path, "user.one"));
+	expect_call("removexattr", 0, removexattr(path, "user.two"));
+	expect_size("an empty list", 0, listxattr(path, got, sizeof(got)));
+	expect_call("a capability that is not there", ENODATA,
+		    getxattr(path, "security.capability", got, sizeof(got)));
+}
+
+void check_xattrs(char **args)
+{
+	if (chdir(args[0]) < 0) {
+		wrong("chdir %s: %s", args[0], name_of(errno));
+		return;
+	}
+	must_fill("file", 10, 'x');
+	expect_call("mkdir", 0, mkdir("dir", 0755));
+	xattr_round("file");
+	xattr_round("dir");
+	expect_call("rmdir", 0, rmdir("dir"));
+	expect_call("unlink", 0, unlink("file"));
 }
 
 /* --- C28: who watches a directory hears of what others do in it --- */
