@@ -381,6 +381,15 @@ static int make_group(struct run *run, struct err *err)
 	return ret ? err_set(err, ret, "%s", err_text(&why, ret)) : 0;
 }
 
+/* An empty group would prove to the daemon that the command has ended. */
+static int leave_group(void *ctx, struct err *err)
+{
+	struct run *run = ctx;
+	const char *const words[] = {"cgroup", run->id};
+
+	return client_ask(run->client, words, 2, CLIENT_QUICK_MS, NULL, err);
+}
+
 static int run_command(struct run *run, struct err *err)
 {
 	const int signals[] = {run->cli->xfsz_ignored ? 0 : SIGXFSZ, 0};
@@ -390,6 +399,8 @@ static int run_command(struct run *run, struct err *err)
 		.cwd = run->path,
 		.cgroup = run->cgroup.path,
 		.cgroup_fd = run->cgroup.fd,
+		.leave_group = leave_group,
+		.ctx = run,
 		.timeout_ms = run->args.timeout_ms,
 		.store = run->result ? local_store(run->local) : NULL,
 		.default_signals = signals,

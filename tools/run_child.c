@@ -198,7 +198,9 @@ static int spawn(struct running *r, const int stdio[3], struct run_child_result 
 	if (ret && !out->exec_failed && opts.cgroup_fd >= 0) {
 		/* A group that may be made but not joined: do without. */
 		opts.cgroup_fd = -1;
-		ret = spawn_start(&opts, &r->child, &out->exec_failed, err);
+		ret = o->leave_group ? o->leave_group(o->ctx, err) : 0;
+		if (ret == 0)
+			ret = spawn_start(&opts, &r->child, &out->exec_failed, err);
 	}
 	if (ret && out->exec_failed)
 		out->status = ret == -ENOENT || ret == -ENOTDIR ? 127 : 126;

@@ -32,8 +32,11 @@ struct run_child_options {
 	const char *const *argv;
 	const char *const *env;
 	const char *cwd;
-	const char *cgroup;	 /* absolute path of a control group, or NULL */
-	int cgroup_fd;		 /* the same, opened; -1 */
+	const char *cgroup; /* absolute path of a control group, or NULL */
+	int cgroup_fd;	    /* the same, opened; -1 */
+	/* Called before the command is started outside of the group after all. */
+	int (*leave_group)(void *ctx, struct err *err);
+	void *ctx;
 	uint64_t timeout_ms;	 /* 0: none */
 	struct cas_store *store; /* put standard output and error there; NULL: leave them alone */
 	const int *default_signals; /* as spawn_options */

@@ -278,7 +278,7 @@ static const struct control_opt opts_finish[] = {
 };
 static const struct control_opt opts_cgroup[] = {
 	ID_WORD,
-	{"path", CONTROL_OPT_VALUE | CONTROL_OPT_POSITIONAL | CONTROL_OPT_REQUIRED},
+	{"path", CONTROL_OPT_VALUE | CONTROL_OPT_POSITIONAL},
 	{NULL, 0},
 };
 static const struct control_opt opts_rows[] = {
@@ -303,8 +303,8 @@ const struct control_command control_commands[] = {
 	{"remove", "remove ID", "forget a sandbox and its files", opts_id, run_remove},
 	{"list", "list", "all sandboxes", opts_none, run_list},
 	{"show", "show ID", "one sandbox", opts_id, run_show},
-	{"cgroup", "cgroup ID PATH", "the control group that ends with the sandbox", opts_cgroup,
-	 run_cgroup},
+	{"cgroup", "cgroup ID [PATH]", "the control group that ends with the sandbox, or none",
+	 opts_cgroup, run_cgroup},
 	{"gc", "gc --max-size BYTES [--dry-run]", "evict until the store is that small", opts_gc,
 	 control_gc},
 	{"rows", "rows TEXT", "take rows of index and ledger from another process", opts_rows,

@@ -272,16 +272,17 @@ int fs_sandbox_set_cgroup(struct fs_sandboxes *all, const char *id, const char *
 			  struct err *err)
 {
 	struct fs_sandbox *sb = NULL;
-	char *copy;
+	char *copy = NULL;
 	char *old;
-	int ret = fs_cgroup_check(cgroup, err);
+	int ret = cgroup ? fs_cgroup_check(cgroup, err) : 0;
 
 	if (ret == 0)
 		ret = fs_sandbox_claim(all, id, &sb, err);
 	if (ret < 0)
 		return ret;
-	copy = strdup(cgroup);
-	if (copy == NULL) {
+	if (cgroup)
+		copy = strdup(cgroup);
+	if (cgroup && copy == NULL) {
 		fs_sandbox_unclaim(all, sb);
 		return err_set(err, -ENOMEM, "no memory for a control group");
 	}

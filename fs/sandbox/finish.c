@@ -84,9 +84,20 @@ int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, stru
 	return ret < 0 ? ret : fs_sandbox_show_lazy(all, sb, view, err);
 }
 
+/*
+ * May files leave the uppers for the store as they are? A process in a mount namespace of
+ * its own that reads an output keeps no mount of ours busy, and could open it again for
+ * writing, by its descriptor, when it is a blob. Only the end of the control group says
+ * that there is none.
+ */
+static bool may_move(const struct fs_sandbox *sb)
+{
+	return sb->idle_proven && sb->group_ended && !sb->leftover;
+}
+
 static int capture(struct finish *f)
 {
-	struct fs_capture_options opts = {.may_move = !f->sb->leftover};
+	struct fs_capture_options opts = {.may_move = may_move(f->sb)};
 	struct fs_journal *journal = NULL;
 	int ret =
 		fs_changes_find(&f->merge, &f->sb->outputs, f->sb->rec.writable,

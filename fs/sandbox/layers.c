@@ -262,18 +262,19 @@ void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb)
 void fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct err err = {0};
-	bool ended = true;
+	bool survivors = false;
 
 	if (sb->frozen)
 		return;
 	if (sb->rec.cgroup && fs_cgroup_kill(sb->rec.cgroup, &err) < 0) {
-		ended = false;
+		survivors = true;
 		sb->leftover = true;
 		log_warn("sandbox %s: %s", sb->rec.id, err.msg);
 	}
+	sb->group_ended = sb->rec.cgroup && !survivors;
 	if (sb->moved == NULL)
 		sb->moved = calloc(sb->rec.plan.nr_layers + 1, sizeof(*sb->moved));
-	sb->idle_proven = unmount_mounted(all, sb) && ended;
+	sb->idle_proven = unmount_mounted(all, sb) && !survivors;
 	sb->frozen = true;
 }
 

@@ -107,7 +107,10 @@ struct fs_sandbox_spec {
 int fs_sandbox_create(struct fs_sandboxes *all, const struct fs_sandbox_spec *spec, char **id_out,
 		      char **path_out, struct err *err);
 
-/* Remember the control group to kill when the sandbox must end; absolute path. */
+/*
+ * Remember the control group to kill when the sandbox must end; absolute path. NULL: there
+ * is none after all, so that its end proves nothing.
+ */
 int fs_sandbox_set_cgroup(struct fs_sandboxes *all, const char *id, const char *cgroup,
 			  struct err *err);
 

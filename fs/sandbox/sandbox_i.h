@@ -51,6 +51,7 @@ struct fs_sandbox {
 	bool frozen;	  /* layers were unmounted for good */
 	bool leftover;	  /* somebody may still write to the uppers */
 	bool idle_proven; /* frozen: nobody of this mount namespace was inside */
+	bool group_ended; /* frozen: it had a control group, in which nobody is left */
 	bool *moved;	  /* frozen: layer N had left its place (rec.plan.nr_layers) */
 };
 
