@@ -36,6 +36,7 @@
 #define TMP_AGE_SEC  86400
 #define BAD_AGE_SEC  (2 * 86400)
 #define BATCH	     1024
+#define EPOCH_NAME   "run/evicted"
 #define FREEZE_BLOBS 64 /* removed between a freeze and a thaw */
 
 struct candidate {
@@ -402,11 +403,46 @@ static int evict_some(struct eviction *e, size_t *at)
 	return ret;
 }
 
+uint64_t cas_evict_epoch(struct cas_store *store)
+{
+	auto_close int fd = openat(store->dir_fd, EPOCH_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	uint64_t epoch = 0;
+
+	/* A read-only store without one is a store from which nothing was evicted. */
+	if (fd < 0 || io_pread_full(fd, &epoch, sizeof(epoch), 0) != sizeof(epoch))
+		return 0;
+	return epoch;
+}
+
+/* Before the first blob goes: who looks afterwards whether any did must see it. */
+static int count_epoch(struct eviction *e)
+{
+	uint64_t epoch = cas_evict_epoch(e->store) + 1;
+	auto_close int fd = -1;
+	int ret;
+
+	if (e->opts->dry_run)
+		return 0;
+	/* Eight bytes in place: on a full disk there is nothing to spare. */
+	fd = openat(e->store->dir_fd, EPOCH_NAME, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+		    0600);
+	ret = fd < 0 ? -errno : io_pwrite_full(fd, &epoch, sizeof(epoch), 0);
+	if (ret == -ENOSPC || ret == -EDQUOT) {
+		log_warn("evicting without telling who stores a tree now: the disk is full");
+		ret = 0;
+	}
+	return ret < 0 ? err_set(e->err, ret, "cannot write %s/%s: %s", e->store->path, EPOCH_NAME,
+				 strerrordesc_np(-ret))
+		       : 0;
+}
+
 /* As evict_some, with nobody adding a root meanwhile. */
 static int evict_frozen(struct eviction *e, const struct cas_evict_roots *roots, size_t *at)
 {
-	int ret = 0;
+	int ret = count_epoch(e);
 
+	if (ret < 0)
+		return ret;
 	if (roots == NULL || roots->freeze == NULL)
 		return evict_some(e, at);
 	/* Directories that were walked before are not walked again. */
@@ -415,6 +451,24 @@ static int evict_frozen(struct eviction *e, const struct cas_evict_roots *roots,
 	if (ret == 0)
 		ret = evict_some(e, at);
 	roots->thaw(roots->ctx);
+	return ret;
+}
+
+static int evict_batch(struct eviction *e, const struct cas_evict_roots *roots, size_t *at)
+{
+	int ret = e->opts->dry_run ? 0 : cas_store_lease_block(e->store);
+
+	if (ret == -EBUSY) {
+		log_warn("gc ends early: somebody who stores a tree keeps it from evicting");
+		*at = e->nr;
+		return 0;
+	}
+	if (ret < 0)
+		return err_set(e->err, ret, "cannot lock %s/lock: %s", e->store->path,
+			       strerrordesc_np(-ret));
+	ret = evict_frozen(e, roots, at);
+	if (!e->opts->dry_run)
+		cas_store_lease_unblock(e->store);
 	return ret;
 }
 
@@ -427,7 +481,7 @@ static int evict_chosen(struct eviction *e, const struct cas_evict_roots *roots)
 	if (ret == 0 && doomed.nr > 0)
 		ret = cas_evict_actions(e->store, &doomed, e->opts->dry_run, e->err);
 	while (ret == 0 && doomed.nr > 0 && at < e->nr)
-		ret = evict_frozen(e, roots, &at);
+		ret = evict_batch(e, roots, &at);
 	cas_marks_fini(&doomed);
 	return ret;
 }

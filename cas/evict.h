@@ -50,4 +50,18 @@ struct cas_evict_result {
 int cas_evict(struct cas_store *store, const struct cas_evict_options *opts,
 	      const struct cas_evict_roots *roots, struct cas_evict_result *out, struct err *err);
 
+/*
+ * A number that has changed when blobs were evicted, by any process, since it was asked
+ * for before. Whoever stores a tree asks before and after: if it changed, something that
+ * was found to be there may be gone, and the tree has to be stored once more.
+ */
+uint64_t cas_evict_epoch(struct cas_store *store);
+
+/*
+ * From here to the drop no process evicts a blob; for who stored a tree several times over
+ * and always lost something. -EBUSY: an eviction has been at it for seconds.
+ */
+int cas_evict_bar(struct cas_store *store);
+void cas_evict_unbar(struct cas_store *store);
+
 #endif

@@ -22,5 +22,6 @@ static inline unsigned cas_layout_shard(const uint8_t hash[CAS_HASH_SZ])
 #define CAS_LAYOUT_LOCK_WRITER	     0
 #define CAS_LAYOUT_LOCK_SHARD(shard) (1 + (shard))
 #define CAS_LAYOUT_LOCK_LINKS	     (1 + CAS_LAYOUT_NR_SHARDS) /* clearing links/ after a boot */
+#define CAS_LAYOUT_LOCK_LEASE	     (2 + CAS_LAYOUT_NR_SHARDS) /* shared: no eviction */
 
 #endif

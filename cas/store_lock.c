@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cas/base/err.h"
+#include "cas/evict.h"
 #include "cas/store_i.h"
 
 #define POLL_NS	      1000000L
@@ -172,4 +173,26 @@ void cas_store_shard_unlock(struct cas_store *store, unsigned shard, bool exclus
 		(void)ofd_lock(store->lock_fd, CAS_LAYOUT_LOCK_SHARD(shard), F_UNLCK, false);
 	(void)pthread_cond_broadcast(&s->changed);
 	lock_drop(&s->lock);
+}
+
+int cas_evict_bar(struct cas_store *store)
+{
+	return ofd_lock_until(store->lock_fd, CAS_LAYOUT_LOCK_LEASE, F_RDLCK,
+			      lock_now_ns() + SHARD_WAIT_NS);
+}
+
+void cas_evict_unbar(struct cas_store *store)
+{
+	(void)ofd_lock(store->lock_fd, CAS_LAYOUT_LOCK_LEASE, F_UNLCK, false);
+}
+
+int cas_store_lease_block(struct cas_store *store)
+{
+	return ofd_lock_until(store->lock_fd, CAS_LAYOUT_LOCK_LEASE, F_WRLCK,
+			      lock_now_ns() + SHARD_WAIT_NS);
+}
+
+void cas_store_lease_unblock(struct cas_store *store)
+{
+	cas_evict_unbar(store);
 }

@@ -59,6 +59,31 @@ static _Atomic uint64_t total_bytes;
 /* A signal may come at any time. */
 static struct cas_ingest_progress counted;
 
+#define EVICTED_TRIES 3
+
+/*
+ * Once more when something that was found to be there may have been evicted meanwhile; at
+ * last with eviction kept out.
+ */
+static int put_whole(struct cas_store *store, const struct cas_ingest_options *opts,
+		     struct put_one *one)
+{
+	bool barred = false;
+	uint64_t epoch;
+	int ret;
+
+	for (int tries = 1;; tries++) {
+		barred = tries == EVICTED_TRIES && cas_evict_bar(store) == 0;
+		epoch = cas_evict_epoch(store);
+		ret = cas_ingest(store, one->path, opts, &one->result, &one->err);
+		if (ret < 0 || epoch == cas_evict_epoch(store) || tries == EVICTED_TRIES)
+			break;
+	}
+	if (barred)
+		cas_evict_unbar(store);
+	return ret;
+}
+
 static int put_all(struct local *local, const struct put_args *args, struct put_one *all, int nr)
 {
 	struct cas_ingest_options opts = {
@@ -73,8 +98,7 @@ static int put_all(struct local *local, const struct put_args *args, struct put_
 
 	cli_catch_signals(&counted.cancel);
 	for (int i = 0; i < nr; i++) {
-		all[i].ret = cas_ingest(local_store(local), all[i].path, &opts, &all[i].result,
-					&all[i].err);
+		all[i].ret = put_whole(local_store(local), &opts, &all[i]);
 		failed += all[i].ret != 0;
 		if (all[i].ret == -ECANCELED)
 			break;

@@ -28,6 +28,7 @@
 #include "tools/sandbox.h"
 
 #define IDLE_MS	       600000
+#define EVICTED_TRIES  8
 #define STATUS_TIMEOUT 124
 
 struct run_args {
@@ -254,6 +255,27 @@ static int find_root(struct run *run, struct err *err)
 	if (!result.is_directory)
 		return err_set(err, -ENOTDIR, "--input %s is no directory", run->args.input);
 	(void)cas_digest_format(&result.digest, '/', run->root);
+	return local_sync(run->local, err);
+}
+
+/*
+ * The sandbox has its root now, which eviction spares from then on. What it took before,
+ * after we had found it there, is stored once more.
+ */
+static int restore_evicted(struct run *run, uint64_t epoch, struct err *err)
+{
+	struct cas_ingest_result result;
+	char root[CAS_DIGEST_STR_SZ];
+	int ret;
+
+	if (!run->args.input || run->args.root || epoch == cas_evict_epoch(local_store(run->local)))
+		return 0;
+	ret = ingest_watched(run, &result, err);
+	if (ret)
+		return ret;
+	if (strcmp(cas_digest_format(&result.digest, '/', root), run->root) != 0)
+		return err_set(err, -EAGAIN, "--input %s changed while it was stored",
+			       run->args.input);
 	return local_sync(run->local, err);
 }
 
@@ -551,6 +573,23 @@ static int run_in_sandbox(struct run *run, struct err *err)
 	return run->child.status;
 }
 
+/* With its root whole. That may go between being stored and being used: then again. */
+static int prepare_sandbox(struct run *run, struct err *err)
+{
+	uint64_t epoch;
+	int ret;
+	int tries = 0;
+
+	do {
+		epoch = cas_evict_epoch(local_store(run->local));
+		ret = find_root(run, err);
+		if (ret == 0)
+			ret = create_sandbox(run, err);
+	} while ((ret == -ENOENT || ret == -EIO) && run->args.input && ++tries < EVICTED_TRIES &&
+		 epoch != cas_evict_epoch(local_store(run->local)));
+	return ret ? ret : restore_evicted(run, epoch, err);
+}
+
 static void remove_sandbox(struct run *run)
 {
 	const char *const words[] = {"remove", run->id};
@@ -575,9 +614,7 @@ static int run_all(struct run *run, struct err *err)
 	if (ret == 0)
 		ret = connect_mount(run, err);
 	if (ret == 0)
-		ret = find_root(run, err);
-	if (ret == 0)
-		ret = create_sandbox(run, err);
+		ret = prepare_sandbox(run, err);
 	if (ret == 0)
 		ret = run_in_sandbox(run, err);
 	remove_sandbox(run);

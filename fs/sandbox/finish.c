@@ -184,9 +184,11 @@ static int finish_frozen(struct finish *f)
 		return ret;
 	f->merge.derived = f->view;
 	f->merge.root = *fs_derived_root(f->view);
+	fs_sandboxes_capture_begin(f->all);
 	ret = capture(f);
 	if (ret == 0)
 		ret = keep_result(f);
+	fs_sandboxes_capture_end(f->all);
 	if (ret < 0 && fs_journal_undo(f->all->store, f->dir_fd, &undo_err) < 0)
 		log_error("sandbox %s: %s", sb->rec.id, undo_err.msg);
 	return ret;

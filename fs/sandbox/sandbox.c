@@ -396,9 +396,29 @@ uint64_t fs_sandboxes_freeze(struct fs_sandboxes *all)
 
 	lock_take(&all->lock);
 	all->nr_freezes++;
-	nr = all->next_pos;
+	while (all->nr_captures > 0)
+		(void)lock_wait(&all->lock, &all->idle, 0);
+	nr = all->next_pos + all->nr_captured;
 	lock_drop(&all->lock);
 	return nr;
+}
+
+void fs_sandboxes_capture_begin(struct fs_sandboxes *all)
+{
+	lock_take(&all->lock);
+	while (all->nr_freezes > 0)
+		(void)lock_wait(&all->lock, &all->idle, 0);
+	all->nr_captures++;
+	lock_drop(&all->lock);
+}
+
+void fs_sandboxes_capture_end(struct fs_sandboxes *all)
+{
+	lock_take(&all->lock);
+	all->nr_captures--;
+	all->nr_captured++;
+	(void)pthread_cond_broadcast(&all->idle);
+	lock_drop(&all->lock);
 }
 
 void fs_sandboxes_thaw(struct fs_sandboxes *all)

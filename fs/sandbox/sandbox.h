@@ -82,8 +82,9 @@ void fs_sandboxes_list(struct fs_sandboxes *all, uint64_t start,
 size_t fs_sandboxes_count(struct fs_sandboxes *all);
 
 /*
- * For eviction: from here to thaw no sandbox enters the table; create waits. Returns a
- * number that grows with each that ever entered. What is being created is in the table.
+ * For eviction: from here to thaw no sandbox enters the table and no outputs are captured;
+ * create and finish wait, and this waits for captures that run. Returns a number that
+ * grows with each root that came to be needed. What is being created is in the table.
  */
 uint64_t fs_sandboxes_freeze(struct fs_sandboxes *all);
 void fs_sandboxes_thaw(struct fs_sandboxes *all);

@@ -73,7 +73,9 @@ struct fs_sandboxes {
 	struct fs_sandbox *in_order GUARDED_BY(lock);
 	uint64_t next_serial GUARDED_BY(lock);
 	uint64_t next_pos GUARDED_BY(lock);
-	unsigned nr_freezes GUARDED_BY(lock); /* above 0: none enters */
+	unsigned nr_freezes GUARDED_BY(lock);  /* above 0: none enters, none is captured */
+	unsigned nr_captures GUARDED_BY(lock); /* blobs that no result names yet */
+	uint64_t nr_captured GUARDED_BY(lock);
 
 	struct fs_syncer *syncer;
 	pthread_t reaper;
@@ -94,6 +96,9 @@ struct fs_sandboxes {
 int fs_sandbox_claim(struct fs_sandboxes *all, const char *id, struct fs_sandbox **out,
 		     struct err *err);
 void fs_sandbox_unclaim(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/* Around a capture, until its result is recorded: eviction waits for it, and it for thaw. */
+void fs_sandboxes_capture_begin(struct fs_sandboxes *all);
+void fs_sandboxes_capture_end(struct fs_sandboxes *all);
 /* Enter @sb, claimed; waits for thaw. -EEXIST, -ENOMEM. */
 int fs_sandbox_enter(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* Take a claimed sandbox out of the table; freed when unclaimed. */
