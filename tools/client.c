@@ -146,8 +146,14 @@ static int call_wait(const struct call *call, int cancel_fd, int deadline_ms)
 		if (deadline_ms > 0)
 			left = now < end ? (int)((end - now) / 1000000) + 1 : 0;
 		nr = poll(p, 2, left);
-		if (nr > 0 && p[0].revents)
+		if (nr > 0 && p[0].revents) {
+			uint64_t done;
+
+			/* Not only polled: reading is what orders our reads after the thread's
+			 * writes. */
+			(void)!read(call->done_fd, &done, sizeof(done));
 			return 0;
+		}
 		if (nr > 0)
 			return -EINTR;
 		if (nr == 0 && deadline_ms > 0)
