@@ -74,9 +74,11 @@ int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, stru
 	size_t nr;
 	int ret = dir_fd < 0 ? dir_fd : fs_sandbox_read_result(sb, dir_fd, &data, err);
 
+	/* It is being removed: its files go first. */
+	if (dir_fd == -ENOENT)
+		return 0;
 	if (ret == 0)
 		ret = fs_result_grafts(buf_str(&data), data.len, &sb->outputs, &grafts, &nr, err);
-
 	if (ret < 0)
 		return ret;
 	ret = fs_derive(all->store, &sb->rec.root, grafts, nr, &view, err);

@@ -31,9 +31,10 @@
 #include "fs/serve/session.h"
 #include "meta/meta.h"
 
-#define ITEMS_MAX     20000 /* above, forgetting all is cheaper */
-#define DISTANCE_DIRS 32    /* second-level directories that are looked into */
-#define DISTANCE_SKIP 16    /* what one counts that is not */
+#define ITEMS_MAX     20000	    /* above, forgetting all is cheaper */
+#define MOVE_NS	      1000000000ULL /* after which the kernel has got an answer for sure */
+#define DISTANCE_DIRS 32	    /* second-level directories that are looked into */
+#define DISTANCE_SKIP 16	    /* what one counts that is not */
 
 /* A directory whose node shows something else from now on. */
 struct dir {
@@ -129,14 +130,22 @@ static int compare_entry(void *ctx, const struct meta_dirent *old, const struct 
 	return add_name(p, dir, old ? old->name : new->name);
 }
 
-/* Names that the kernel moved away from here, unless it failed to. */
+/*
+ * Names that the kernel moved away from here, unless it failed to. It must be done with
+ * that: if it finds a directory here locked, by us, the lookup there fails with ESTALE.
+ */
 static int add_given(struct plan *p)
 {
 	struct fs_inode_name *given = fs_inode_given(p->swap->session->table, p->swap->serial);
+	unsigned long long now = lock_now_ns();
 	int ret = 0;
 
-	for (struct fs_inode_name *n = given; ret == 0 && n; n = n->next)
-		ret = add_name(p, n->dir, n->name);
+	for (struct fs_inode_name *n = given; ret == 0 && n; n = n->next) {
+		if (now - n->when_ns < MOVE_NS)
+			ret = fs_invalidate_barrier(p->swap->session->se, n->to);
+		if (ret == 0)
+			ret = add_name(p, n->dir, n->name);
+	}
 	fs_inode_names_free(given);
 	return ret;
 }

@@ -97,13 +97,15 @@ void fs_inode_swap(struct fs_inode_table *table, uint64_t id, const struct fs_en
 void fs_inode_orphan(struct fs_inode_table *table, uint64_t dir, const char *name);
 
 /*
- * Names that lost a directory to adoption since the last call, of the top @serial. The
- * kernel moved them when it got the answer, unless it failed to. Caller frees with
+ * Names that lost a directory to adoption since the last call, of the SWAPPED top @serial. The
+ * kernel moves them to @to when it gets the answer, unless it fails to. Caller frees with
  * fs_inode_names_free.
  */
 struct fs_inode_name {
 	struct fs_inode_name *next;
 	uint64_t dir;
+	uint64_t to;
+	unsigned long long when_ns; /* lock_now_ns */
 	char name[];
 };
 struct fs_inode_name *fs_inode_given(struct fs_inode_table *table, uint64_t serial);

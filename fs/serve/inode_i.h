@@ -18,6 +18,7 @@ struct fs_node {
 	uint32_t nr_child_dirs; /* nodes whose parent this is */
 	uint8_t top_state;	/* enum fs_top_state, of a top */
 	bool orphan;		/* DIR: has no identity any more */
+	bool gave;		/* DIR: a directory below was given away: see inode_top.c */
 	struct fs_node *next_id;
 	struct fs_node *next_key;
 };

@@ -6,7 +6,9 @@
  * the answer: the kernel moves its dentry with all that is cached below to where it
  * asked (d_splice_alias), and we move the node. The moves are not one step. Until the
  * kernel has done its part, and if it fails to, the retired top still has the dentry; so
- * the name is noted as given away, and whoever swaps that top invalidates it first.
+ * the name is noted as given away, and whoever swaps that top waits for the lookup to be
+ * over, and invalidates the name. Until then the directory that gave, and those above it,
+ * stay where they are: the name would be invalidated in a live tree.
  * The kernel reports a failed move as ESTALE and asks again, and then gets the node that
  * was moved before.
  */
@@ -68,7 +70,7 @@ static struct fs_node *find_donor_locked(struct fs_inode_table *table, const cha
 			node = fs_node_child_locked(table, node, names[n]);
 		if (node)
 			node = fs_node_child_locked(table, node, name);
-		if (node && node->nr_lookups > 0 &&
+		if (node && node->nr_lookups > 0 && !node->gave &&
 		    cas_digest_equal(&node->entry.digest, &entry->digest)) {
 			*top = table->donors[i];
 			return node;
@@ -77,8 +79,15 @@ static struct fs_node *find_donor_locked(struct fs_inode_table *table, const cha
 	return NULL;
 }
 
+static void mark_gave(struct fs_node *dir, bool gave)
+{
+	for (; dir && !fs_node_is_top(dir); dir = dir->parent)
+		dir->gave = gave;
+}
+
 static bool note_given_locked(struct fs_inode_table *table, const struct fs_node *node,
-			      const struct fs_node *top) REQUIRES(table->lock)
+			      const struct fs_node *top, const struct fs_node *to)
+	REQUIRES(table->lock)
 {
 	struct given *given = malloc(sizeof(*given));
 	size_t len = strlen(node->name) + 1;
@@ -91,9 +100,12 @@ static bool note_given_locked(struct fs_inode_table *table, const struct fs_node
 	}
 	name->next = NULL;
 	name->dir = node->parent->id;
+	name->to = to->id;
+	name->when_ns = lock_now_ns();
 	memcpy(name->name, node->name, len);
 	*given = (struct given){table->given, top->entry.serial, name};
 	table->given = given;
+	mark_gave(node->parent, true);
 	return true;
 }
 
@@ -109,7 +121,7 @@ struct fs_node *fs_node_adopt_locked(struct fs_inode_table *table, struct fs_nod
 	if (!table->adopt || table->nr_donors == 0 || !path_from_top(dir, names, &nr))
 		return NULL;
 	node = find_donor_locked(table, names, nr, name, entry, &top);
-	if (!node || !note_given_locked(table, node, top))
+	if (!node || !note_given_locked(table, node, top, dir))
 		return NULL;
 	old = node->parent;
 	fs_node_unhash_locked(table, node);
@@ -261,6 +273,7 @@ struct fs_inode_name *fs_inode_given(struct fs_inode_table *table, uint64_t seri
 			continue;
 		}
 		*p = given->next;
+		mark_gave(fs_node_find_locked(table, given->name->dir), false);
 		given->name->next = names;
 		names = given->name;
 		free(given);

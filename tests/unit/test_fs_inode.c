@@ -245,6 +245,7 @@ static void test_directory_is_adopted_from_a_retired_top_with_all_below(void **s
 	struct fs_inode src = look_dir(table, &a, "src", 2);
 	struct fs_inode lib = look_dir(table, &src, "lib", 3);
 	struct fs_inode b = look_top(table, "b", 2, 9);
+	struct fs_inode c = look_top(table, "c", 3, 9);
 	struct fs_inode_name *given;
 	struct fs_inode got;
 
@@ -261,6 +262,8 @@ static void test_directory_is_adopted_from_a_retired_top_with_all_below(void **s
 	assert_int_equal(look_dir(table, &got, "lib", 3).id, lib.id);
 	fs_inode_forget(table, lib.id, 1);
 	assert_int_equal(fs_inode_adopted(table), 1);
+	/* What has given something stays, with all above it, until that is dealt with. */
+	assert_true(look_dir(table, &c, "src", 2).id != src.id);
 	given = fs_inode_given(table, 1);
 	assert_non_null(given);
 	assert_null(given->next);
@@ -271,7 +274,7 @@ static void test_directory_is_adopted_from_a_retired_top_with_all_below(void **s
 	assert_false(fs_inode_child(table, src.id, "lib", &got));
 	/* Not while it is swapped, nor when it was dropped. */
 	assert_int_equal(fs_inode_top_set(table, 1, FS_TOP_RETIRED, FS_TOP_SWAPPED), a.id);
-	got = look_top(table, "c", 3, 1);
+	got = look_top(table, "d", 4, 1);
 	assert_true(look_dir(table, &got, "src", 2).id != src.id);
 	fs_inode_table_free(table);
 }
