@@ -19,6 +19,10 @@ on_engine() {
 	eq "$1: left" "" "$(ls -A "$3")"
 }
 
+stands_still() {
+	[ -z "$(grep -L '^State:.T' "/proc/$DAEMON"/task/*/status)" ]
+}
+
 body() {
 	mkdir -p "$T/tree/src"
 	for i in $(seq 60); do
@@ -31,8 +35,12 @@ body() {
 	"$FSSTRESS" signals "$T/work" "$MNT/cas/directory/$(dashed "$root")/src" "$secs"
 
 	# A fatal signal ends the wait for a daemon that does not answer.
-	s=$(sandbox_new "$root" --id cold)
+	# Of a tree that no sandbox before it had, or the kernel knows all there is to know.
+	echo cold > "$T/tree/src/1"
+	s=$(sandbox_new "$(put "$T/tree")" --id cold)
 	kill -STOP "$DAEMON"
+	# A thread that still takes the request would make cat wait for its answer, signal or not.
+	await stands_still
 	cat "$s/src/1" > /dev/null 2>&1 &
 	pid=$!
 	sleep 0.2
