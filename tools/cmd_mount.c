@@ -200,6 +200,7 @@ static int mount_at(struct cli *cli, const struct mount_args *args, char **mount
 		.allow_other = args->allow_other,
 		.threads = args->threads,
 		.idle_ms = args->idle_ms,
+		.without = args->without,
 	};
 	auto_free char *blobs = NULL;
 	auto_free char *given = NULL;

@@ -210,6 +210,8 @@ static void make_args(struct start_args *a, const char *self, const struct cli *
 		add_word(a, "--automatic", NULL);
 	if (start->allow_other)
 		add_word(a, "--allow-other", NULL);
+	if (start->without)
+		add_word(a, "--without", start->without);
 	add_word(a, "--", start->mountpoint);
 }
 

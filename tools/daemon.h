@@ -40,6 +40,7 @@ struct daemon_start {
 	bool allow_other;
 	int threads;
 	uint64_t idle_ms;
+	const char *without; /* features to do without; NULL: none */
 };
 
 /*

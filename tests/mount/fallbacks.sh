@@ -35,6 +35,10 @@ body() {
 			"$(paste -sd ' ' "$T/out-$without/made")"
 		mount_stop
 	done
+	# In the background as well.
+	casbox mount --without passthrough "$MNT"
+	grep -qx "passthrough = no (forced off)" "$MNT/.casbox/config" || fail "lost on the way"
+	casbox umount
 	expect 1 "$CASBOX" mount -f --without nonsense "$MNT"
 	said "no feature is called nonsense"
 }
