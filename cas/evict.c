@@ -57,6 +57,7 @@ struct eviction {
 	time_t now;
 	uint64_t bytes; /* on disk as of now */
 	bool has_bad;
+	bool told_full; /* that the epoch could not be counted */
 	struct cas_marks live;
 	struct candidate *list;
 	size_t nr;
@@ -428,7 +429,10 @@ static int count_epoch(struct eviction *e)
 		    0600);
 	ret = fd < 0 ? -errno : io_pwrite_full(fd, &epoch, sizeof(epoch), 0);
 	if (ret == -ENOSPC || ret == -EDQUOT) {
-		log_warn("evicting without telling who stores a tree now: the disk is full");
+		if (!e->told_full)
+			log_warn(
+				"evicting without telling who stores a tree now: the disk is full");
+		e->told_full = true;
 		ret = 0;
 	}
 	return ret < 0 ? err_set(e->err, ret, "cannot write %s/%s: %s", e->store->path, EPOCH_NAME,
@@ -468,7 +472,7 @@ static int evict_batch(struct eviction *e, const struct cas_evict_roots *roots, 
 			       strerrordesc_np(-ret));
 	ret = evict_frozen(e, roots, at);
 	if (!e->opts->dry_run)
-		cas_store_lease_unblock(e->store);
+		cas_evict_unbar(e->store);
 	return ret;
 }
 

@@ -163,8 +163,10 @@ int cas_walk_beside(int top_fd, const char *top, cas_walk_fn each, void *ctx, st
 bool cas_variant_intact(const struct cas_store *store, const struct stat *st, mode_t mode,
 			uint64_t size);
 
-/* Around the removal of blobs: keeps cas_evict_bar out. -EBUSY: somebody barred it for long. */
+/*
+ * Around the removal of blobs: keeps cas_evict_bar out, until cas_evict_unbar. -EBUSY:
+ * somebody barred it for long.
+ */
 int cas_store_lease_block(struct cas_store *store);
-void cas_store_lease_unblock(struct cas_store *store);
 
 #endif

@@ -191,8 +191,3 @@ int cas_store_lease_block(struct cas_store *store)
 	return ofd_lock_until(store->lock_fd, CAS_LAYOUT_LOCK_LEASE, F_WRLCK,
 			      lock_now_ns() + SHARD_WAIT_NS);
 }
-
-void cas_store_lease_unblock(struct cas_store *store)
-{
-	cas_evict_unbar(store);
-}

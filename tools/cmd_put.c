@@ -61,30 +61,7 @@ static struct cas_ingest_progress counted;
 
 #define EVICTED_TRIES 3
 
-/*
- * Once more when something that was found to be there may have been evicted meanwhile; at
- * last with eviction kept out.
- */
-static int put_whole(struct cas_store *store, const struct cas_ingest_options *opts,
-		     struct put_one *one)
-{
-	bool barred = false;
-	uint64_t epoch;
-	int ret;
-
-	for (int tries = 1;; tries++) {
-		barred = tries == EVICTED_TRIES && cas_evict_bar(store) == 0;
-		epoch = cas_evict_epoch(store);
-		ret = cas_ingest(store, one->path, opts, &one->result, &one->err);
-		if (ret < 0 || epoch == cas_evict_epoch(store) || tries == EVICTED_TRIES)
-			break;
-	}
-	if (barred)
-		cas_evict_unbar(store);
-	return ret;
-}
-
-static int put_all(struct local *local, const struct put_args *args, struct put_one *all, int nr)
+static void put_each(struct local *local, const struct put_args *args, struct put_one *all, int nr)
 {
 	struct cas_ingest_options opts = {
 		.nr_threads = args->threads,
@@ -92,19 +69,61 @@ static int put_all(struct local *local, const struct put_args *args, struct put_
 		.follow_top = args->follow,
 		.progress = &counted,
 	};
-	struct progress_source source = {"put", &counted.files, &counted.bytes, &total_bytes};
-	struct progress *progress = progress_begin(&source);
-	int failed = 0;
 
-	cli_catch_signals(&counted.cancel);
 	for (int i = 0; i < nr; i++) {
-		all[i].ret = put_whole(local_store(local), &opts, &all[i]);
-		failed += all[i].ret != 0;
+		if (all[i].ret == 0)
+			all[i].ret = cas_ingest(local_store(local), all[i].path, &opts,
+						&all[i].result, &all[i].err);
 		if (all[i].ret == -ECANCELED)
 			break;
 	}
+}
+
+/*
+ * Once more when something that was found to be there may have been evicted meanwhile; at
+ * last with eviction kept out. What cannot be known to be whole then is not acknowledged.
+ */
+static int put_whole(struct local *local, const struct put_args *args, struct put_one *all, int nr,
+		     struct err *err)
+{
+	struct cas_store *store = local_store(local);
+	bool barred = false;
+	bool whole = false;
+	int ret = 0;
+
+	for (int tries = 1; !whole && tries <= EVICTED_TRIES && ret == 0 && !cli_caught();
+	     tries++) {
+		uint64_t epoch;
+
+		barred = tries == EVICTED_TRIES && cas_evict_bar(store) == 0;
+		epoch = cas_evict_epoch(store);
+		put_each(local, args, all, nr);
+		ret = local_sync(local, err);
+		whole = epoch == cas_evict_epoch(store);
+	}
+	if (barred)
+		cas_evict_unbar(store);
+	for (int i = 0; i < nr && !whole && ret == 0; i++) {
+		if (all[i].ret == 0)
+			all[i].ret = err_set(&all[i].err, -EAGAIN,
+					     "'%s': blobs were evicted each time it was stored, "
+					     "%d times",
+					     all[i].path, EVICTED_TRIES);
+	}
+	return ret;
+}
+
+static int put_all(struct local *local, const struct put_args *args, struct put_one *all, int nr,
+		   struct err *err)
+{
+	struct progress_source source = {"put", &counted.files, &counted.bytes, &total_bytes};
+	struct progress *progress = progress_begin(&source);
+	int ret;
+
+	cli_catch_signals(&counted.cancel);
+	ret = put_whole(local, args, all, nr, err);
 	progress_end(progress);
-	return failed;
+	return ret;
 }
 
 /* What is printed is stored already; only its way to the blob directory may take a while. */
@@ -124,14 +143,15 @@ static void move_on(struct cli *cli, struct local *local)
 static int put_paths(struct cli *cli, struct local *local, const struct put_args *args,
 		     struct put_one *all, int nr, struct err *err)
 {
-	int failed = put_all(local, args, all, nr);
-	int ret = local_sync(local, err);
+	int failed = 0;
+	int ret = put_all(local, args, all, nr, err);
 
 	if (ret)
 		return ret;
 	if (cli_caught())
 		return err_set(err, -ECANCELED, "interrupted");
 	for (int i = 0; i < nr; i++) {
+		failed += all[i].ret != 0;
 		if (all[i].ret)
 			cli_warn(cli, "%s", err_text(&all[i].err, all[i].ret));
 		else
