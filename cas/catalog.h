@@ -29,6 +29,9 @@ struct cas_file_id {
 	int64_t ctime_ns;
 };
 
+#define CAS_TREES_MAX 1024
+
+/* A blob in order of use, or the root of a tree. */
 struct cas_victim {
 	struct cas_digest digest;
 	int64_t last_use_ns;
@@ -56,6 +59,11 @@ struct cas_catalog_ops {
 	void (*blob_add)(void *ctx, const struct cas_digest *digest, const struct cas_stamp *stamp);
 	/* Queue a last use. May be called with a shard lock held. */
 	void (*blob_touch)(void *ctx, const struct cas_digest *digest);
+	/*
+	 * Queue a use of @root, a Directory, and of all that is below it: one row however
+	 * much that is, which eviction spreads over the tree.
+	 */
+	void (*tree_touch)(void *ctx, const struct cas_digest *root);
 	/* Queue the end of a row: the file is gone. May be called with a shard lock held. */
 	void (*blob_drop)(void *ctx, const struct cas_digest *digest);
 
@@ -73,6 +81,12 @@ struct cas_catalog_ops {
 	 */
 	int (*victims)(void *ctx, const struct cas_victim *after, struct cas_victim *out, int max,
 		       struct err *err);
+	/*
+	 * Up to @max trees whose use was recorded with a time after @after_ns, the latest
+	 * first; an older one may be forgotten when there are CAS_TREES_MAX younger ones.
+	 * Returns the count. May block. Only evict calls it.
+	 */
+	int (*trees)(void *ctx, int64_t after_ns, struct cas_victim *out, int max, struct err *err);
 };
 
 struct cas_catalog {

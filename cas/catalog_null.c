@@ -65,16 +65,28 @@ static int null_victims(void *ctx, const struct cas_victim *after, struct cas_vi
 	return 0;
 }
 
+static int null_trees(void *ctx, int64_t after_ns, struct cas_victim *out, int max, struct err *err)
+{
+	(void)ctx;
+	(void)after_ns;
+	(void)out;
+	(void)max;
+	(void)err;
+	return 0;
+}
+
 static const struct cas_catalog_ops null_ops = {
 	.blob_find = null_blob_find,
 	.size_find = null_size_find,
 	.blob_add = null_blob_add,
 	.blob_touch = null_blob_event,
+	.tree_touch = null_blob_event,
 	.blob_drop = null_blob_event,
 	.file_find = null_file_find,
 	.file_add = null_file_add,
 	.flush = null_flush,
 	.victims = null_victims,
+	.trees = null_trees,
 };
 
 const struct cas_catalog cas_catalog_null = {.ops = &null_ops, .ctx = NULL};

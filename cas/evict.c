@@ -59,6 +59,9 @@ struct eviction {
 	bool has_bad;
 	bool told_full; /* that the epoch could not be counted */
 	struct cas_marks live;
+	struct cas_victim last; /* in order of use, of all that was looked at */
+	int64_t last_tree_ns;	/* the same for trees */
+	int64_t tree_ns;	/* of the tree that is being spread */
 	struct candidate *list;
 	size_t nr;
 	size_t cap;
@@ -278,34 +281,122 @@ static int sweep_extras(struct eviction *e)
 	return ret == 0 ? walk_links(e, sweep_variant) : ret;
 }
 
+static struct candidate *find_candidate(struct eviction *e, const uint8_t hash[CAS_HASH_SZ])
+{
+	struct candidate *c = NULL;
+
+	if (e->by_hash)
+		HASH_FIND(hh, e->by_hash, hash, CAS_HASH_SZ, c);
+	return c;
+}
+
 /* The ledger's last uses take the place of the files' times. */
-static int learn_uses(struct eviction *e)
+static int learn_blobs(struct eviction *e)
 {
 	const struct cas_catalog *cat = e->store->catalog;
 	struct cas_victim batch[BATCH];
-	struct cas_victim last;
 	const struct cas_victim *after = NULL;
 	int nr = BATCH;
 
-	for (size_t i = 0; i < e->nr; i++)
-		HASH_ADD(hh, e->by_hash, digest.hash, CAS_HASH_SZ, &e->list[i]);
 	while (nr == BATCH) {
 		nr = cat->ops->victims(cat->ctx, after, batch, BATCH, e->err);
 		for (int i = 0; i < nr; i++) {
-			struct candidate *c = NULL;
+			struct candidate *c = find_candidate(e, batch[i].digest.hash);
 
-			if (e->by_hash)
-				HASH_FIND(hh, e->by_hash, batch[i].digest.hash, CAS_HASH_SZ, c);
 			if (c)
 				c->last_use_ns = batch[i].last_use_ns;
 		}
 		if (nr > 0) {
-			last = batch[nr - 1];
-			after = &last;
+			e->last = batch[nr - 1];
+			after = &e->last;
 		}
 	}
-	HASH_CLEAR(hh, e->by_hash);
 	return nr < 0 ? nr : 0;
+}
+
+static void raise_use(void *ctx, const uint8_t hash[CAS_HASH_SZ])
+{
+	struct eviction *e = ctx;
+	struct candidate *c = find_candidate(e, hash);
+
+	if (c && c->last_use_ns < e->tree_ns)
+		c->last_use_ns = e->tree_ns;
+}
+
+/* A tree's use is one of all that is in it. The latest come first, so each blob counts once. */
+static int learn_trees(struct eviction *e, const struct cas_victim *trees, int nr)
+{
+	struct cas_marks seen = {.fresh = raise_use, .ctx = e};
+	int ret = 0;
+
+	for (int i = 0; i < nr && ret == 0; i++) {
+		e->tree_ns = trees[i].last_use_ns;
+		ret = cas_marks_add_tree(&seen, e->store, &trees[i].digest, false, e->err);
+	}
+	cas_marks_fini(&seen);
+	return ret;
+}
+
+/* Trees used since this was asked before; negative, or how many. Free *out. */
+static int fresh_trees(struct eviction *e, struct cas_victim **out)
+{
+	const struct cas_catalog *cat = e->store->catalog;
+	struct cas_victim *trees = calloc(CAS_TREES_MAX, sizeof(*trees));
+	int nr;
+
+	if (trees == NULL)
+		return err_set(e->err, -ENOMEM, "cannot list the trees: out of memory");
+	nr = cat->ops->trees(cat->ctx, e->last_tree_ns, trees, CAS_TREES_MAX, e->err);
+	if (nr <= 0) {
+		free(trees);
+		return nr;
+	}
+	e->last_tree_ns = trees[0].last_use_ns;
+	*out = trees;
+	return nr;
+}
+
+static int learn_uses(struct eviction *e)
+{
+	auto_free struct cas_victim *trees = NULL;
+	int nr, ret;
+
+	e->last_tree_ns = INT64_MIN;
+	e->last.last_use_ns = INT64_MIN;
+	for (size_t i = 0; i < e->nr; i++)
+		HASH_ADD(hh, e->by_hash, digest.hash, CAS_HASH_SZ, &e->list[i]);
+	ret = learn_blobs(e);
+	nr = ret == 0 ? fresh_trees(e, &trees) : ret;
+	if (nr > 0)
+		ret = learn_trees(e, trees, nr);
+	HASH_CLEAR(hh, e->by_hash);
+	return nr < 0 ? nr : ret;
+}
+
+/* What was used since the victims were chosen stays: somebody may have found it there. */
+static int spare_used(struct eviction *e)
+{
+	const struct cas_catalog *cat = e->store->catalog;
+	auto_free struct cas_victim *trees = NULL;
+	struct cas_victim batch[BATCH];
+	int nr = BATCH;
+	int ret = 0;
+
+	while (nr == BATCH && ret == 0) {
+		nr = cat->ops->victims(cat->ctx, &e->last, batch, BATCH, e->err);
+		for (int i = 0; i < nr && ret == 0; i++)
+			ret = cas_marks_add(&e->live, batch[i].digest.hash);
+		if (nr > 0)
+			e->last = batch[nr - 1];
+	}
+	if (ret < 0)
+		return err_set(e->err, ret, "cannot remember what is used: out of memory");
+	if (nr < 0)
+		return nr;
+	nr = fresh_trees(e, &trees);
+	for (int i = 0; i < nr && ret == 0; i++)
+		ret = cas_marks_add_tree(&e->live, e->store, &trees[i].digest, false, e->err);
+	return nr < 0 ? nr : ret;
 }
 
 static int by_use(const void *a, const void *b)
@@ -440,11 +531,16 @@ static int count_epoch(struct eviction *e)
 		       : 0;
 }
 
-/* As evict_some, with nobody adding a root meanwhile. */
+/*
+ * As evict_some, with nobody adding a root meanwhile. Uses are looked at after the epoch
+ * is counted: whoever records one and finds the epoch unchanged afterwards is seen here.
+ */
 static int evict_frozen(struct eviction *e, const struct cas_evict_roots *roots, size_t *at)
 {
 	int ret = count_epoch(e);
 
+	if (ret == 0 && !e->opts->dry_run)
+		ret = spare_used(e);
 	if (ret < 0)
 		return ret;
 	if (roots == NULL || roots->freeze == NULL)

@@ -63,8 +63,7 @@ static bool tree_doomed(const struct sweep *s, const Reapi__Digest *d)
 
 	if (is_doomed(s, d))
 		return true;
-	if (!to_digest(d, &digest) ||
-	    cas_store_read_blob(s->store, &digest, MESSAGE_MAX, &b, NULL) < 0)
+	if (!to_digest(d, &digest) || cas_blob_peek(s->store, &digest, MESSAGE_MAX, &b, NULL) < 0)
 		return false;
 	tree = reapi__tree__unpack(NULL, b.len, (const uint8_t *)buf_str(&b));
 	if (tree == NULL)
@@ -85,7 +84,7 @@ static int closure_doomed(const struct sweep *s, const Reapi__Digest *d)
 
 	if (!to_digest(d, &digest))
 		return 0;
-	ret = cas_marks_add_tree(&needs, s->store, &digest, s->err);
+	ret = cas_marks_add_tree(&needs, s->store, &digest, true, s->err);
 	if (ret == 0)
 		ret = cas_marks_meet(&needs, s->doomed);
 	cas_marks_fini(&needs);

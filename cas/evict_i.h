@@ -17,6 +17,9 @@ struct err;
 struct cas_marks {
 	struct cas_mark *head;
 	size_t nr;
+	/* Called for each hash when it comes in; may be NULL. */
+	void (*fresh)(void *ctx, const uint8_t hash[CAS_HASH_SZ]);
+	void *ctx;
 };
 
 void cas_marks_fini(struct cas_marks *m);
@@ -30,9 +33,12 @@ int cas_marks_meet(const struct cas_marks *a, const struct cas_marks *b);
 int cas_evict_mark(struct cas_store *store, const struct cas_evict_roots *roots,
 		   struct cas_marks *live, struct err *err);
 
-/* Add a Directory and all below it. Missing and malformed ones end their branch. */
+/*
+ * Add a Directory and all below it. Missing and malformed ones end their branch, which is
+ * logged where it is @needed.
+ */
 int cas_marks_add_tree(struct cas_marks *m, struct cas_store *store, const struct cas_digest *root,
-		       struct err *err);
+		       bool needed, struct err *err);
 
 /*
  * Remove each ActionResult that needs one of the blobs in @doomed: its files, output

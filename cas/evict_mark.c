@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "cas/base/auto.h"
+#include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/log.h"
 #include "cas/directory.h"
+#include "cas/directory_i.h"
 #include "cas/evict_i.h"
-#include "cas/store.h"
+#include "cas/store_i.h"
 
 /* A mark that could not be made would cost a live blob: every addition is checked. */
 #define HASH_NONFATAL_OOM		 1
@@ -60,6 +62,8 @@ static struct cas_mark *get(struct cas_marks *m, const uint8_t hash[CAS_HASH_SZ]
 		return NULL;
 	}
 	m->nr++;
+	if (m->fresh)
+		m->fresh(m->ctx, hash);
 	return mark;
 }
 
@@ -120,8 +124,20 @@ static int mark_children(struct cas_marks *m, const struct cas_directory *dir, s
 	return 0;
 }
 
+/* What eviction itself reads is no use of it. */
+static int look_into(struct cas_store *store, const struct cas_digest *d,
+		     struct cas_directory **out, struct err *err)
+{
+	auto_buf struct buf raw = {0};
+	int ret = cas_blob_peek(store, d, CAS_DIRECTORY_MAX, &raw, err);
+
+	if (ret == -EFBIG)
+		return -EUCLEAN;
+	return ret < 0 ? ret : cas_directory_decode(raw.data, raw.len, out, err);
+}
+
 static int mark_directory(struct cas_marks *m, struct cas_store *store, const struct cas_digest *d,
-			  struct stack *s, struct err *err)
+			  bool needed, struct stack *s, struct err *err)
 {
 	struct cas_mark *mark = get(m, d->hash);
 	struct cas_directory *dir = NULL;
@@ -133,10 +149,11 @@ static int mark_directory(struct cas_marks *m, struct cas_store *store, const st
 	if (mark->walked)
 		return 0;
 	mark->walked = true;
-	ret = cas_directory_load(store, d, &dir, &why);
+	ret = look_into(store, d, &dir, &why);
 	if (ret == -ENOENT || ret == -EUCLEAN || ret == -EBADMSG) {
-		log_warn("what directory %s needs cannot be kept: %s", CAS_DIGEST_TEXT(d),
-			 err_text(&why, ret));
+		if (needed)
+			log_warn("what directory %s needs cannot be kept: %s", CAS_DIGEST_TEXT(d),
+				 err_text(&why, ret));
 		return 0;
 	}
 	if (ret < 0)
@@ -147,7 +164,7 @@ static int mark_directory(struct cas_marks *m, struct cas_store *store, const st
 }
 
 int cas_marks_add_tree(struct cas_marks *m, struct cas_store *store, const struct cas_digest *root,
-		       struct err *err)
+		       bool needed, struct err *err)
 {
 	struct stack s = {0};
 	int ret = push(&s, root);
@@ -155,7 +172,7 @@ int cas_marks_add_tree(struct cas_marks *m, struct cas_store *store, const struc
 	while (ret == 0 && s.nr > 0) {
 		struct cas_digest d = s.at[--s.nr];
 
-		ret = mark_directory(m, store, &d, &s, err);
+		ret = mark_directory(m, store, &d, needed, &s, err);
 	}
 	free(s.at);
 	if (ret == -ENOMEM)
@@ -174,7 +191,7 @@ static int mark_root(void *arg, const struct cas_digest *d, bool is_directory)
 	struct marking *m = arg;
 
 	if (is_directory)
-		return cas_marks_add_tree(m->live, m->store, d, m->err);
+		return cas_marks_add_tree(m->live, m->store, d, true, m->err);
 	if (cas_marks_add(m->live, d->hash) < 0)
 		return err_set(m->err, -ENOMEM, "cannot remember what is needed: out of memory");
 	return 0;

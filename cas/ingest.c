@@ -205,6 +205,11 @@ int cas_ingest(struct cas_store *store, const char *path, const struct cas_inges
 	cas_pool_init(&in.pool, in.opts->nr_threads);
 	top_run(&in, &result);
 	ret = verdict(&in, err);
+	/* What was known is used now as well as what is new. */
+	if (ret == 0 && result.is_directory)
+		in.catalog->ops->tree_touch(in.catalog->ctx, &result.digest);
+	else if (ret == 0)
+		in.catalog->ops->blob_touch(in.catalog->ctx, &result.digest);
 	cas_pool_fini(&in.pool);
 	lock_fini(&in.lock);
 	if (ret == 0)

@@ -263,8 +263,8 @@ static int open_empty(int *fd, struct err *err)
 	return 0;
 }
 
-int cas_store_open_blob(struct cas_store *store, const struct cas_digest *digest, int *fd,
-			struct err *err)
+static int open_blob(struct cas_store *store, const struct cas_digest *digest, bool is_use, int *fd,
+		     struct err *err)
 {
 	int ret;
 
@@ -274,13 +274,19 @@ int cas_store_open_blob(struct cas_store *store, const struct cas_digest *digest
 	if (cas_spool_check(store, digest, fd, NULL) == 0)
 		return 0;
 	ret = cas_blob_check(store, digest, fd, err);
-	if (ret == 0)
+	if (ret == 0 && is_use)
 		store->catalog->ops->blob_touch(store->catalog->ctx, digest);
 	return ret;
 }
 
-int cas_store_read_blob(struct cas_store *store, const struct cas_digest *digest, size_t max,
-			struct buf *out, struct err *err)
+int cas_store_open_blob(struct cas_store *store, const struct cas_digest *digest, int *fd,
+			struct err *err)
+{
+	return open_blob(store, digest, true, fd, err);
+}
+
+static int read_blob(struct cas_store *store, const struct cas_digest *digest, size_t max,
+		     bool is_use, struct buf *out, struct err *err)
 {
 	auto_close int fd = -1;
 	ssize_t got;
@@ -291,7 +297,7 @@ int cas_store_read_blob(struct cas_store *store, const struct cas_digest *digest
 			       CAS_DIGEST_TEXT(digest), max);
 	if (cas_digest_is_empty(digest))
 		return 0;
-	ret = cas_store_open_blob(store, digest, &fd, err);
+	ret = open_blob(store, digest, is_use, &fd, err);
 	if (ret < 0)
 		return ret;
 	ret = buf_reserve(out, (size_t)digest->size);
@@ -305,4 +311,16 @@ int cas_store_read_blob(struct cas_store *store, const struct cas_digest *digest
 	out->len += (size_t)got;
 	out->data[out->len] = '\0';
 	return 0;
+}
+
+int cas_store_read_blob(struct cas_store *store, const struct cas_digest *digest, size_t max,
+			struct buf *out, struct err *err)
+{
+	return read_blob(store, digest, max, true, out, err);
+}
+
+int cas_blob_peek(struct cas_store *store, const struct cas_digest *digest, size_t max,
+		  struct buf *out, struct err *err)
+{
+	return read_blob(store, digest, max, false, out, err);
 }

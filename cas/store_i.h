@@ -12,8 +12,9 @@
 #include "cas/layout.h"
 #include "cas/store.h"
 
-struct err;
+struct buf;
 struct cas_spool;
+struct err;
 struct pending; /* store_sync.c */
 
 #define CAS_BLOB_MODE	 0444
@@ -112,6 +113,10 @@ bool cas_stamp_equal(const struct cas_stamp *a, const struct cas_stamp *b);
  */
 int cas_blob_check(struct cas_store *store, const struct cas_digest *digest, int *fd,
 		   struct err *err);
+
+/* As cas_store_read_blob, but this counts as no use of the blob. */
+int cas_blob_peek(struct cas_store *store, const struct cas_digest *digest, size_t max,
+		  struct buf *out, struct err *err);
 
 /*
  * Move @top_fd/HH/NAME aside when it still is inode @ino (0: whatever it is). The name

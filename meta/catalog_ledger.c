@@ -92,6 +92,14 @@ static void op_blob_touch(void *ctx, const struct cas_digest *digest)
 		push(meta, meta_row_new(META_ROW_TOUCH, digest));
 }
 
+static void op_tree_touch(void *ctx, const struct cas_digest *root)
+{
+	struct meta *meta = ctx;
+
+	if (!unwanted(meta, root))
+		push(meta, meta_row_new(META_ROW_TREE, root));
+}
+
 static void op_blob_drop(void *ctx, const struct cas_digest *digest)
 {
 	struct meta *meta = ctx;
@@ -145,14 +153,30 @@ static int op_victims(void *ctx, const struct cas_victim *after, struct cas_vict
 	return ret;
 }
 
+static int op_trees(void *ctx, int64_t after_ns, struct cas_victim *out, int max, struct err *err)
+{
+	struct meta *meta = ctx;
+	struct meta_ledger *ledger;
+	int ret = 0;
+
+	lock_take(&meta->ledger_lock);
+	ledger = meta_ledger_get_locked(meta);
+	if (ledger)
+		ret = meta_ledger_trees(ledger, after_ns, out, max, err);
+	lock_drop(&meta->ledger_lock);
+	return ret;
+}
+
 const struct cas_catalog_ops meta_catalog_ops = {
 	.blob_find = op_blob_find,
 	.size_find = op_size_find,
 	.blob_add = op_blob_add,
 	.blob_touch = op_blob_touch,
+	.tree_touch = op_tree_touch,
 	.blob_drop = op_blob_drop,
 	.file_find = op_file_find,
 	.file_add = op_file_add,
 	.flush = op_flush,
 	.victims = op_victims,
+	.trees = op_trees,
 };

@@ -89,6 +89,10 @@ static const char *const stmt_sql[META_STMT_NR] = {
 	[META_STMT_VICTIMS] = "SELECT hash, size, last_use FROM blob"
 			      " WHERE (last_use, hash) > (?1, ?2)"
 			      " ORDER BY last_use, hash LIMIT ?3",
+	[META_STMT_TREE_TOUCH] = "INSERT INTO tree VALUES(?1, ?2, ?3) ON CONFLICT(hash) DO UPDATE"
+				 " SET size = excluded.size, last_use = excluded.last_use",
+	[META_STMT_TREES] = "SELECT hash, size, last_use FROM tree WHERE last_use > ?1"
+			    " ORDER BY last_use DESC LIMIT ?2",
 	[META_STMT_SANDBOX] = "INSERT OR REPLACE INTO sandbox"
 			      "(id, created, root, state, finished, exit_code)"
 			      " VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
@@ -310,8 +314,10 @@ static int writer_configure(struct meta_ledger *l, int store_fd, struct err *err
 
 static int load_clock(struct meta_ledger *l, struct err *err)
 {
-	return meta_ledger_int(l, "SELECT coalesce(max(last_use), 0) FROM blob", 0, &l->clock_ns,
-			       err);
+	return meta_ledger_int(l,
+			       "SELECT max((SELECT coalesce(max(last_use), 0) FROM blob),"
+			       " (SELECT coalesce(max(last_use), 0) FROM tree))",
+			       0, &l->clock_ns, err);
 }
 
 /* After an unfinished writer the whole file is looked over, as reconcile will the store. */

@@ -64,6 +64,10 @@ int meta_ledger_totals(struct meta_ledger *l, uint64_t *blobs, uint64_t *bytes, 
 /* See cas_catalog_ops.victims. */
 int meta_ledger_victims(struct meta_ledger *l, const struct cas_victim *after,
 			struct cas_victim *out, int max, struct err *err);
+/* See cas_catalog_ops.tree_touch and trees. A tree is forgotten with its root's row. */
+int meta_ledger_tree_touch(struct meta_ledger *l, const struct cas_digest *root, struct err *err);
+int meta_ledger_trees(struct meta_ledger *l, int64_t after_ns, struct cas_victim *out, int max,
+		      struct err *err);
 
 int meta_ledger_sandbox_add(struct meta_ledger *l, const struct meta_sandbox_row *row,
 			    struct err *err);

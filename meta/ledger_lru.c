@@ -161,12 +161,29 @@ int meta_ledger_totals(struct meta_ledger *l, uint64_t *blobs, uint64_t *bytes, 
 	return ret;
 }
 
+/* What is left of the rows that @stmt gives, at most @max; resets it. */
+static int take_victims(struct meta_ledger *l, sqlite3_stmt *stmt, const char *what,
+			struct cas_victim *out, int max, struct err *err)
+{
+	int rc = SQLITE_DONE, nr = 0, ret = 0;
+
+	while (nr < max && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+		if (!column_digest(stmt, &out[nr].digest))
+			continue;
+		out[nr++].last_use_ns = sqlite3_column_int64(stmt, 2);
+	}
+	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+		ret = meta_ledger_fail(l, rc, what, err);
+	(void)sqlite3_reset(stmt);
+	(void)sqlite3_clear_bindings(stmt);
+	return ret < 0 ? ret : nr;
+}
+
 int meta_ledger_victims(struct meta_ledger *l, const struct cas_victim *after,
 			struct cas_victim *out, int max, struct err *err)
 {
 	sqlite3_stmt *stmt = meta_ledger_stmt(l, META_STMT_VICTIMS, err);
 	static const uint8_t lowest[1];
-	int rc = SQLITE_DONE, nr = 0, ret = 0;
 
 	if (!stmt)
 		return unprepared(l);
@@ -174,14 +191,29 @@ int meta_ledger_victims(struct meta_ledger *l, const struct cas_victim *after,
 	(void)sqlite3_bind_blob(stmt, 2, after ? after->digest.hash : lowest,
 				after ? CAS_HASH_SZ : 0, SQLITE_STATIC);
 	(void)sqlite3_bind_int(stmt, 3, max);
-	while (nr < max && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-		if (!column_digest(stmt, &out[nr].digest))
-			continue;
-		out[nr++].last_use_ns = sqlite3_column_int64(stmt, 2);
-	}
-	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
-		ret = meta_ledger_fail(l, rc, "list victims", err);
-	(void)sqlite3_reset(stmt);
-	(void)sqlite3_clear_bindings(stmt);
-	return ret < 0 ? ret : nr;
+	return take_victims(l, stmt, "list victims", out, max, err);
+}
+
+int meta_ledger_tree_touch(struct meta_ledger *l, const struct cas_digest *root, struct err *err)
+{
+	sqlite3_stmt *stmt = stmt_for(l, META_STMT_TREE_TOUCH, root, err);
+
+	if (!stmt)
+		return unprepared(l);
+	(void)sqlite3_bind_int64(stmt, 2, (int64_t)root->size);
+	(void)sqlite3_bind_int64(stmt, 3, next_use(l));
+	return meta_ledger_run(l, stmt, "touch a tree", err);
+}
+
+int meta_ledger_trees(struct meta_ledger *l, int64_t after_ns, struct cas_victim *out, int max,
+		      struct err *err)
+{
+	sqlite3_stmt *stmt = meta_ledger_stmt(l, META_STMT_TREES, l->writer ? err : NULL);
+
+	/* A ledger that no writer of this version has opened yet knows of none. */
+	if (!stmt)
+		return l->writer ? unprepared(l) : 0;
+	(void)sqlite3_bind_int64(stmt, 1, after_ns);
+	(void)sqlite3_bind_int(stmt, 2, max);
+	return take_victims(l, stmt, "list trees", out, max, err);
 }

@@ -51,6 +51,17 @@ static const char *const steps[] = {
 	"  id INTEGER PRIMARY KEY CHECK(id = 0),"
 	"  clean INTEGER NOT NULL);"
 	"INSERT INTO state VALUES(0, 0);",
+	/* Trees by their last use as a whole, the latest CAS_TREES_MAX of them. */
+	"CREATE TABLE tree("
+	"  hash BLOB PRIMARY KEY NOT NULL CHECK(length(hash) = 32),"
+	"  size INTEGER NOT NULL CHECK(size >= 0),"
+	"  last_use INTEGER NOT NULL) WITHOUT ROWID;"
+	"CREATE INDEX tree_last_use ON tree(last_use);"
+	"CREATE TRIGGER tree_inserted AFTER INSERT ON tree BEGIN"
+	"  DELETE FROM tree WHERE last_use <= (SELECT last_use FROM tree"
+	"   ORDER BY last_use DESC LIMIT 1 OFFSET 1024); END;"
+	"CREATE TRIGGER tree_root_deleted AFTER DELETE ON blob BEGIN"
+	"  DELETE FROM tree WHERE hash = OLD.hash; END;",
 };
 
 #define NR_STEPS ((int)(sizeof(steps) / sizeof(steps[0])))

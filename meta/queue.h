@@ -15,6 +15,7 @@ struct meta_packed;
 enum meta_row_kind {
 	META_ROW_BLOB,	  /* digest, has_stamp, stamp */
 	META_ROW_TOUCH,	  /* digest */
+	META_ROW_TREE,	  /* digest: of a root Directory */
 	META_ROW_DROP,	  /* digest */
 	META_ROW_FILE,	  /* digest, file */
 	META_ROW_DIR,	  /* digest, dir */

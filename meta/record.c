@@ -26,6 +26,7 @@ static int index_row(struct meta_index *ix, const struct meta_row *row)
 	case META_ROW_DIR:
 		return meta_index_dir_put(ix, &row->digest, row->dir->data, row->dir->len);
 	case META_ROW_TOUCH:
+	case META_ROW_TREE:
 	case META_ROW_SANDBOX:
 		break;
 	}
@@ -34,7 +35,8 @@ static int index_row(struct meta_index *ix, const struct meta_row *row)
 
 static bool index_wants(const struct meta_row *row)
 {
-	return row->kind != META_ROW_TOUCH && row->kind != META_ROW_SANDBOX;
+	return row->kind != META_ROW_TOUCH && row->kind != META_ROW_TREE &&
+	       row->kind != META_ROW_SANDBOX;
 }
 
 static int index_try(struct meta_index *ix, const struct meta_row *rows, struct err *err)
@@ -76,6 +78,8 @@ static int ledger_row(struct meta_ledger *l, const struct meta_row *row, struct 
 		return meta_ledger_blob_add(l, &row->digest, err);
 	case META_ROW_TOUCH:
 		return meta_ledger_blob_touch(l, &row->digest, err);
+	case META_ROW_TREE:
+		return meta_ledger_tree_touch(l, &row->digest, err);
 	case META_ROW_DROP:
 		return meta_ledger_blob_drop(l, &row->digest, err);
 	case META_ROW_SANDBOX: {

@@ -55,6 +55,8 @@ int meta_rows_format(struct buf *out, const struct meta_row *row)
 				  row->stamp.ino, row->stamp.mtime_ns, row->stamp.ctime_ns);
 	case META_ROW_TOUCH:
 		return buf_printf(out, "t,%s;", text);
+	case META_ROW_TREE:
+		return buf_printf(out, "r,%s;", text);
 	case META_ROW_DROP:
 		return buf_printf(out, "d,%s;", text);
 	case META_ROW_FILE:
@@ -248,7 +250,7 @@ static int kind_of(const char *word, size_t len, enum meta_row_kind *out)
 		enum meta_row_kind kind;
 	} kinds[] = {
 		{'b', META_ROW_BLOB}, {'t', META_ROW_TOUCH},   {'d', META_ROW_DROP},
-		{'f', META_ROW_FILE}, {'s', META_ROW_SANDBOX},
+		{'f', META_ROW_FILE}, {'s', META_ROW_SANDBOX}, {'r', META_ROW_TREE},
 	};
 
 	for (size_t i = 0; len == 1 && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -266,6 +268,7 @@ static int parse_fields(struct cursor *c, struct meta_row *row)
 	case META_ROW_BLOB:
 		return parse_blob(c, row);
 	case META_ROW_TOUCH:
+	case META_ROW_TREE:
 	case META_ROW_DROP:
 		return field_digest(c, &row->digest);
 	case META_ROW_FILE:

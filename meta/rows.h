@@ -16,6 +16,7 @@ struct meta_row;
  *   b,HASH/SIZE                           a blob of known size, not hashed
  *   b,HASH/SIZE,INO,MTIME,CTIME           a blob, hashed as such a file
  *   t,HASH/SIZE                           a use
+ *   r,HASH/SIZE                           a use of a tree, by its root
  *   d,HASH/SIZE                           its file is gone
  *   f,DEV,INO,MTIME,CTIME,HASH/SIZE       a source file's identity; SIZE is the file's
  *   s,ID,ROOT,STATE,CREATED,FINISHED,EXIT a sandbox; ID, ROOT and STATE in hexadecimal

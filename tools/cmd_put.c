@@ -98,7 +98,7 @@ static int put_whole(struct local *local, const struct put_args *args, struct pu
 		barred = tries == EVICTED_TRIES && cas_evict_bar(store) == 0;
 		epoch = cas_evict_epoch(store);
 		put_each(local, args, all, nr);
-		ret = local_sync(local, err);
+		ret = local_record(local, err);
 		whole = epoch == cas_evict_epoch(store);
 	}
 	if (barred)

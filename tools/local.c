@@ -347,6 +347,32 @@ static int deliver_kept(struct local *local, struct err *err)
 	}
 }
 
+static void forget_kept(struct local *local)
+{
+	buf_reset(&local->kept);
+	if (local->spill_fd >= 0)
+		(void)close(steal_fd(&local->spill_fd));
+	local->kept_any = false;
+}
+
+int local_record(struct local *local, struct err *err)
+{
+	struct err why = {0};
+	int ret = local_sync(local, err);
+
+	if (ret || !local->kept_any)
+		return ret;
+	/* One process opens the index once. */
+	ret = close_meta(local, &why);
+	if (ret == 0)
+		ret = deliver_kept(local, &why);
+	if (ret)
+		cli_warn(local->cli, "stored, but not recorded in index and ledger: %s",
+			 err_text(&why, ret));
+	forget_kept(local);
+	return open_meta(local, META_CLIENT, err);
+}
+
 void local_close(struct local *local)
 {
 	struct err err = {0};

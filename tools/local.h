@@ -48,6 +48,13 @@ const char *local_path(struct local *local);
  */
 int local_sync(struct local *local, struct err *err);
 
+/*
+ * local_sync, and what was kept is written, too: a gc that comes afterwards, or goes on
+ * then, knows what was used. Waits up to a minute for another writer; not getting to
+ * write is reported as a warning.
+ */
+int local_record(struct local *local, struct err *err);
+
 /* Write what was kept; a failure is reported as a warning, since rows are hints. */
 void local_close(struct local *local);
 

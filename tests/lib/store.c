@@ -94,7 +94,8 @@ unsigned char *tests_noise(size_t len, unsigned seed)
 	return data;
 }
 
-#define ROWS_MAX 20000
+#define ROWS_MAX  20000
+#define TREES_MAX 100
 
 /* A plain array: tests have few rows. @use counts up with each use. */
 struct row {
@@ -110,6 +111,8 @@ struct tests_catalog {
 	int adds;
 	int64_t clock;
 	struct row rows[ROWS_MAX];
+	int nr_trees;
+	struct cas_victim trees[TREES_MAX]; /* in order of use */
 };
 
 static struct row *find_row(struct tests_catalog *c, const uint8_t hash[CAS_HASH_SZ])
@@ -223,6 +226,31 @@ static int mem_victims(void *ctx, const struct cas_victim *after, struct cas_vic
 	return nr;
 }
 
+static void mem_tree_touch(void *ctx, const struct cas_digest *root)
+{
+	struct tests_catalog *c = ctx;
+
+	(void)pthread_mutex_lock(&c->lock);
+	assert_true(c->nr_trees < TREES_MAX);
+	c->trees[c->nr_trees++] = (struct cas_victim){.digest = *root, .last_use_ns = ++c->clock};
+	(void)pthread_mutex_unlock(&c->lock);
+}
+
+static int mem_trees(void *ctx, int64_t after_ns, struct cas_victim *out, int max, struct err *err)
+{
+	struct tests_catalog *c = ctx;
+	int nr = 0;
+
+	(void)err;
+	(void)pthread_mutex_lock(&c->lock);
+	for (int i = c->nr_trees - 1; i >= 0 && nr < max; i--) {
+		if (c->trees[i].last_use_ns > after_ns)
+			out[nr++] = c->trees[i];
+	}
+	(void)pthread_mutex_unlock(&c->lock);
+	return nr;
+}
+
 static int mem_file_find(void *ctx, const struct cas_file_id *id, struct cas_digest *digest)
 {
 	(void)ctx;
@@ -243,11 +271,13 @@ static const struct cas_catalog_ops mem_ops = {
 	.size_find = mem_size_find,
 	.blob_add = mem_blob_add,
 	.blob_touch = mem_blob_touch,
+	.tree_touch = mem_tree_touch,
 	.blob_drop = mem_blob_drop,
 	.file_find = mem_file_find,
 	.file_add = mem_file_add,
 	.flush = mem_flush,
 	.victims = mem_victims,
+	.trees = mem_trees,
 };
 
 struct tests_catalog *tests_catalog_new(void)

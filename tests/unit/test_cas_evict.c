@@ -232,6 +232,82 @@ static void test_a_root_added_meanwhile_keeps_its_closure(void **state)
 	cas_store_close(store);
 }
 
+static void test_a_trees_use_counts_for_all_in_it(void **state)
+{
+	struct tests_catalog *c = tests_catalog_new();
+	const struct cas_catalog *ops = tests_catalog_ops(c);
+	struct cas_store *store = tests_store_open(*state, ops);
+	struct cas_digest file;
+	struct cas_digest root;
+	struct cas_digest sub;
+	struct cas_digest d[4];
+
+	put_number(store, 9, &file);
+	put_tree(store, &file, &root, &sub);
+	for (unsigned i = 0; i < 4; i++)
+		put_number(store, i, &d[i]);
+	ops->ops->tree_touch(ops->ctx, &root);
+	assert_int_equal(evict(store, on_disk(store) - 3 * SIZE, false, NULL).freed_blobs, 3);
+	assert_int_equal(cas_store_has(store, &file), 1);
+	assert_int_equal(cas_store_has(store, &sub), 1);
+	assert_int_equal(cas_store_has(store, &root), 1);
+	assert_int_equal(cas_store_has(store, &d[2]), 0);
+	assert_int_equal(cas_store_has(store, &d[3]), 1);
+	/* It keeps nothing that is not older. */
+	(void)evict(store, 0, false, NULL);
+	assert_int_equal(tests_count_blobs(*state), 0);
+	cas_store_close(store);
+	tests_catalog_free(c);
+}
+
+/* Uses that are recorded once the victims have been chosen, just before they go. */
+struct late_use {
+	const struct cas_catalog *catalog;
+	const struct cas_digest *root;
+	const struct cas_digest *blob;
+};
+
+static bool use_late(void *ctx)
+{
+	struct late_use *u = ctx;
+
+	u->catalog->ops->tree_touch(u->catalog->ctx, u->root);
+	u->catalog->ops->blob_touch(u->catalog->ctx, u->blob);
+	return false;
+}
+
+static void thaw_nothing(void *ctx)
+{
+	(void)ctx;
+}
+
+static void test_what_is_used_meanwhile_stays(void **state)
+{
+	struct tests_catalog *c = tests_catalog_new();
+	struct cas_store *store = tests_store_open(*state, tests_catalog_ops(c));
+	struct cas_digest file;
+	struct cas_digest blob;
+	struct cas_digest other[100];
+	struct cas_digest root;
+	struct cas_digest sub;
+	struct late_use u = {tests_catalog_ops(c), &root, &blob};
+	struct cas_evict_roots roots = {.freeze = use_late, .thaw = thaw_nothing, .ctx = &u};
+
+	/* More than go in one batch, the oldest first. */
+	for (unsigned i = 0; i < 100; i++)
+		put_number(store, i, &other[i]);
+	put_number(store, 1000, &file);
+	put_number(store, 1001, &blob);
+	put_tree(store, &file, &root, &sub);
+	assert_int_equal(evict(store, 0, false, &roots).freed_blobs, 100);
+	assert_int_equal(cas_store_has(store, &blob), 1);
+	assert_int_equal(cas_store_has(store, &file), 1);
+	assert_int_equal(cas_store_has(store, &sub), 1);
+	assert_int_equal(cas_store_has(store, &root), 1);
+	cas_store_close(store);
+	tests_catalog_free(c);
+}
+
 static void put_action(struct cas_store *store, const struct cas_digest *action,
 		       const struct cas_digest *file, const struct cas_digest *root)
 {
@@ -420,6 +496,8 @@ int main(void)
 		TESTS_IN_DIR(test_unknown_files_are_adopted_by_their_time),
 		TESTS_IN_DIR(test_live_roots_keep_their_closure),
 		TESTS_IN_DIR(test_a_root_added_meanwhile_keeps_its_closure),
+		TESTS_IN_DIR(test_a_trees_use_counts_for_all_in_it),
+		TESTS_IN_DIR(test_what_is_used_meanwhile_stays),
 		TESTS_IN_DIR(test_results_go_with_their_blobs),
 		TESTS_IN_DIR(test_variants_go_before_blobs_unless_linked),
 		TESTS_IN_DIR(test_stale_temporaries_go),

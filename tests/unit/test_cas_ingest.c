@@ -93,16 +93,24 @@ static int memory_victims(void *ctx, const struct cas_victim *after, struct cas_
 	return 0;
 }
 
+static int memory_trees(void *ctx, int64_t after_ns, struct cas_victim *out, int max,
+			struct err *err)
+{
+	return 0;
+}
+
 static const struct cas_catalog_ops memory_ops = {
 	.blob_find = memory_blob_find,
 	.size_find = memory_size_find,
 	.blob_add = memory_blob_add,
 	.blob_touch = memory_blob_note,
+	.tree_touch = memory_blob_note,
 	.blob_drop = memory_blob_note,
 	.file_find = memory_file_find,
 	.file_add = memory_file_add,
 	.flush = memory_flush,
 	.victims = memory_victims,
+	.trees = memory_trees,
 };
 
 static void close_store(struct cas_store **store)

@@ -150,6 +150,50 @@ static void test_victims_come_oldest_first_in_pages(void **state)
 }
 
 /* C24: the order survives a clock that is set back, also across a restart. */
+/* Trees from @from on were used, in order. */
+static void touch_trees(struct meta_ledger *l, int from, int to)
+{
+	assert_int_equal(meta_ledger_begin(l, NULL), 0);
+	for (int i = from; i < to; i++) {
+		struct cas_digest d = digest_nr(i);
+
+		assert_int_equal(meta_ledger_tree_touch(l, &d, NULL), 0);
+	}
+	assert_int_equal(meta_ledger_commit(l, NULL), 0);
+}
+
+static void test_trees_come_latest_first_and_are_bounded(void **state)
+{
+	static struct cas_victim got[CAS_TREES_MAX + 10];
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	struct cas_digest d = digest_nr(0);
+	int64_t before;
+
+	add_blobs(l, 0, 10);
+	touch_trees(l, 0, 10);
+	touch_trees(l, 3, 4);
+	assert_int_equal(meta_ledger_trees(l, INT64_MIN, got, 20, NULL), 10);
+	d = digest_nr(3);
+	assert_true(cas_digest_equal(&got[0].digest, &d));
+	d = digest_nr(9);
+	assert_true(cas_digest_equal(&got[1].digest, &d));
+	before = got[0].last_use_ns;
+	assert_int_equal(meta_ledger_trees(l, before, got, 20, NULL), 0);
+	/* It goes with its root, and with age. */
+	assert_int_equal(meta_ledger_blob_drop(l, &d, NULL), 0);
+	assert_int_equal(meta_ledger_trees(l, INT64_MIN, got, 20, NULL), 9);
+	touch_trees(l, 100, 100 + CAS_TREES_MAX);
+	assert_int_equal(meta_ledger_trees(l, INT64_MIN, got, CAS_TREES_MAX + 10, NULL),
+			 CAS_TREES_MAX);
+	assert_true(got[CAS_TREES_MAX - 1].last_use_ns > before);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+	/* The clock goes on from the latest use of either kind. */
+	before = got[0].last_use_ns;
+	l = open_as(*state, true, NULL);
+	assert_true(l->clock_ns >= before);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
 static void test_clock_set_back_keeps_the_order(void **state)
 {
 	struct meta_ledger *l = open_as(*state, true, NULL);
@@ -412,6 +456,7 @@ int main(void)
 		TEST_CASE(test_totals_follow_adds_drops_and_duplicates),
 		TEST_CASE(test_clean_close_is_remembered),
 		TEST_CASE(test_victims_come_oldest_first_in_pages),
+		TEST_CASE(test_trees_come_latest_first_and_are_bounded),
 		TEST_CASE(test_clock_set_back_keeps_the_order),
 		TEST_CASE(test_adopted_file_from_the_future_is_not_newest),
 		TEST_CASE(test_sandbox_rows_are_replaced_by_id_and_creation),

@@ -104,13 +104,14 @@ static void test_sandbox_rows_carry_any_name(void **state)
 
 static void test_several_rows_keep_their_order(void **state)
 {
-	static const enum meta_row_kind kinds[] = {META_ROW_TOUCH, META_ROW_DROP, META_ROW_TOUCH};
+	static const enum meta_row_kind kinds[] = {META_ROW_TOUCH, META_ROW_DROP, META_ROW_TREE,
+						   META_ROW_TOUCH};
 	struct cas_digest digest = digest_of("x");
 	auto_buf struct buf b = {0};
 	struct meta_row *rows, *next;
 	bool sync;
 
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		struct meta_row *row = meta_row_new(kinds[i], &digest);
 
 		assert_int_equal(meta_rows_format(&b, row), 0);
@@ -119,7 +120,7 @@ static void test_several_rows_keep_their_order(void **state)
 	assert_int_equal(buf_append_str(&b, "!"), 0);
 	assert_int_equal(meta_rows_parse(b.data, b.len, &rows, &sync, NULL), 0);
 	assert_true(sync);
-	for (int i = 0; i < 3; i++, rows = next) {
+	for (int i = 0; i < 4; i++, rows = next) {
 		assert_int_equal(rows->kind, kinds[i]);
 		next = rows->next;
 		meta_row_free(rows);
