@@ -8,6 +8,7 @@
 #include "cas/base/io.h"
 #include "cas/base/lock.h"
 #include "cas/base/log.h"
+#include "cas/base/mountinfo.h"
 #include "cas/catalog.h"
 #include "cas/checkout.h"
 #include "cas/digest.h"

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
-#include "fs/sandbox/outputs.h"
+#include "fs/sandbox/capture.h"
 #include "tools/cgroup.h"
 #include "tools/cli.h"
 #include "tools/client.h"
@@ -87,7 +87,9 @@ struct run {
 	char root[CAS_DIGEST_STR_SZ];
 	struct client *client;
 	char *id;
-	char *path;
+	char *top;  /* the sandbox */
+	char *path; /* where the command starts */
+	struct fs_findings foreign;
 	struct cgroup cgroup;
 	struct run_child_result child;
 	json_t *answer; /* of finish */
@@ -354,11 +356,12 @@ static int create(struct run *run, struct err *err)
 	if (ret)
 		return ret;
 	run->id = strdup(client_text(answer, "id"));
+	run->top = strdup(client_text(answer, "path"));
 	if (asprintf(&run->path, "%s%s%s", client_text(answer, "path"), a->workdir ? "/" : "",
 		     a->workdir ? a->workdir : "") < 0)
 		run->path = NULL;
 	json_decref(answer);
-	return run->id && run->path ? 0 : out_of_memory(err);
+	return run->id && run->top && run->path ? 0 : out_of_memory(err);
 }
 
 /* The mount may have ended after it was reached: once more, with a new one. */
@@ -426,19 +429,47 @@ static int run_command(struct run *run, struct err *err)
 		.timeout_ms = run->args.timeout_ms,
 		.store = run->result ? local_store(run->local) : NULL,
 		.default_signals = signals,
+		.top = run->top,
+		.foreign = &run->foreign,
 	};
 
 	return run_child(&opts, &run->signals, &run->child, err);
+}
+
+/* Ask with @words, which have room, and what the command mounted, which only we could see. */
+static int ask_finish(struct run *run, const char **words, size_t nr, struct err *err)
+{
+	auto_free char **mounted = calloc(run->foreign.nr + 1, sizeof(*mounted));
+	int ret = mounted ? 0 : -ENOMEM;
+
+	for (size_t i = 0; ret == 0 && i < run->foreign.nr; i++) {
+		if (asprintf(&mounted[i], "%s:%s", run->foreign.found[i].text,
+			     run->foreign.found[i].path) < 0) {
+			mounted[i] = NULL;
+			ret = -ENOMEM;
+		}
+		words[nr++] = "--mounted";
+		words[nr++] = mounted[i];
+	}
+	ret = ret ? out_of_memory(err) : client_call(run->client, words, nr, 0, &run->answer, err);
+	for (size_t i = 0; mounted && i < run->foreign.nr; i++)
+		free(mounted[i]);
+	return ret;
 }
 
 static int finish(struct run *run, struct err *err)
 {
 	const struct run_child_result *c = &run->child;
 	char code[16], start[32], end[32], out[CAS_DIGEST_STR_SZ], error[CAS_DIGEST_STR_SZ];
-	const char *words[16] = {"finish",  run->id, "--exit-code", code,
-				 "--start", start,   "--end",	    end};
+	const char *const fixed[] = {"finish",	run->id, "--exit-code", code,
+				     "--start", start,	 "--end",	end};
+	auto_free const char **words = calloc(12 + 2 * run->foreign.nr, sizeof(*words));
 	size_t nr = 8;
 	int ret;
+
+	if (!words)
+		return out_of_memory(err);
+	memcpy(words, fixed, sizeof(fixed));
 
 	(void)snprintf(code, sizeof(code), "%d", c->timed_out ? STATUS_TIMEOUT : c->status);
 	(void)snprintf(start, sizeof(start), "%" PRId64, c->start_ns);
@@ -449,7 +480,7 @@ static int finish(struct run *run, struct err *err)
 		words[nr++] = "--stderr";
 		words[nr++] = cas_digest_format(&c->stderr_digest, '/', error);
 	}
-	ret = client_call(run->client, words, nr, 0, &run->answer, err);
+	ret = ask_finish(run, words, nr, err);
 	if (ret)
 		return ret;
 	sandbox_print_notes(run->cli, run->answer);
@@ -631,7 +662,9 @@ static void run_fini(struct run *run)
 	free(run->into);
 	free(run->result);
 	free(run->env);
+	fs_findings_fini(&run->foreign);
 	free(run->id);
+	free(run->top);
 	free(run->path);
 	json_decref(run->answer);
 }

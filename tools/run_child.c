@@ -14,6 +14,7 @@
 
 #include "cas/cas.h"
 #include "tools/cgroup.h"
+#include "tools/run_mounts.h"
 #include "tools/spawn.h"
 #include "tools/tee.h"
 
@@ -209,9 +210,12 @@ static int spawn(struct running *r, const int stdio[3], struct run_child_result 
 
 static int live(struct running *r, struct run_child_result *out, struct err *err)
 {
+	auto_close int mounts_fd = r->opts->top ? run_mounts_hold(r->child.pid) : -1;
 	siginfo_t info = {0};
 	int ret;
 
+	if (r->opts->top && mounts_fd < 0)
+		log_warn("cannot see what the command mounts: %s", strerror(-mounts_fd));
 	if (r->opts->timeout_ms)
 		r->term_ns = lock_now_ns() + r->opts->timeout_ms * 1000000;
 	supervise(r);
@@ -222,6 +226,8 @@ static int live(struct running *r, struct run_child_result *out, struct err *err
 	out->timed_out = r->timed_out;
 	(void)close(r->child.pidfd);
 	ret = kill_rest(r->opts, err);
+	if (mounts_fd >= 0 && ret == 0)
+		ret = run_mounts_find(mounts_fd, r->opts->top, r->opts->foreign, err);
 	return ret;
 }
 

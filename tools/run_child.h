@@ -10,6 +10,7 @@
 
 struct cas_store;
 struct err;
+struct fs_findings;
 
 /*
  * From run_signals_init on, the signals that `run` passes on arrive on two descriptors
@@ -40,6 +41,9 @@ struct run_child_options {
 	uint64_t timeout_ms;	 /* 0: none */
 	struct cas_store *store; /* put standard output and error there; NULL: leave them alone */
 	const int *default_signals; /* as spawn_options */
+	/* Where to look for mounts of the command's, absolute; and those found; NULL: do not. */
+	const char *top;
+	struct fs_findings *foreign;
 };
 
 struct run_child_result {

@@ -66,20 +66,17 @@ static int parse_digest(const struct control_request *req, const char *opt, stru
 	return 0;
 }
 
-/* @out borrows from the request; the caller frees the array. */
-static int outputs_of(const struct control_request *req, struct fs_sandbox_spec *spec,
-		      const char ***array)
+/* All values of @opt, borrowed from the request; the caller frees the array. NULL: no memory. */
+static const char **values_of(const struct control_request *req, const char *opt, size_t *nr)
 {
-	const char **outputs = calloc(req->nr_items + 1, sizeof(*outputs));
+	const char **values = calloc(req->nr_items + 1, sizeof(*values));
 
-	if (!outputs)
-		return -ENOMEM;
-	for (size_t i = 0; i < req->nr_items; i++)
-		if (strcmp(req->items[i].opt->name, "output") == 0)
-			outputs[spec->nr_outputs++] = req->items[i].value;
-	spec->outputs = outputs;
-	*array = outputs;
-	return 0;
+	*nr = 0;
+	for (size_t i = 0; values && i < req->nr_items; i++) {
+		if (strcmp(req->items[i].opt->name, opt) == 0)
+			values[(*nr)++] = req->items[i].value;
+	}
+	return values;
 }
 
 static int run_create(struct control_call *call, struct err *err)
@@ -96,8 +93,10 @@ static int run_create(struct control_call *call, struct err *err)
 
 	if (ret == 0)
 		ret = parse_writable(control_get(req, "writable"), &spec.writable, err);
-	if (ret == 0)
-		ret = outputs_of(req, &spec, &outputs);
+	if (ret == 0) {
+		spec.outputs = outputs = values_of(req, "output", &spec.nr_outputs);
+		ret = outputs ? 0 : -ENOMEM;
+	}
 	if (ret == 0)
 		ret = fs_sandbox_create(call->env->sandboxes, &spec, &id, &path, err);
 	if (ret < 0)
@@ -135,10 +134,12 @@ static int run_finish(struct control_call *call, struct err *err)
 {
 	struct fs_finish_spec spec = {0};
 	json_t *answer = NULL;
-	int ret = finish_spec(call->req, &spec, err);
+	auto_free const char **mounted = values_of(call->req, "mounted", &spec.nr_mounted);
+	int ret = mounted ? finish_spec(call->req, &spec, err) : -ENOMEM;
 
 	if (ret < 0)
 		return ret;
+	spec.mounted = mounted;
 	ret = fs_sandbox_finish(call->env->sandboxes, control_get(call->req, "id"), &spec, &answer,
 				err);
 	/* A failed finish may still have an answer, which tells what was captured. */
@@ -274,6 +275,7 @@ static const struct control_opt opts_finish[] = {
 	{"stderr", CONTROL_OPT_VALUE},
 	{"start", CONTROL_OPT_VALUE},
 	{"end", CONTROL_OPT_VALUE},
+	{"mounted", CONTROL_OPT_VALUE | CONTROL_OPT_MULTI},
 	{NULL, 0},
 };
 static const struct control_opt opts_cgroup[] = {
@@ -298,7 +300,8 @@ const struct control_command control_commands[] = {
 	 "    [--attach] [--unlisted]",
 	 "make a sandbox; answers id and path", opts_create, run_create},
 	{"finish",
-	 "finish ID [--exit-code N] [--stdout DIGEST] [--stderr DIGEST] [--start NS] [--end NS]",
+	 "finish ID [--exit-code N] [--stdout DIGEST] [--stderr DIGEST] [--start NS] [--end NS]\n"
+	 "    [--mounted TYPE:PATH]...",
 	 "freeze and capture; answers the result", opts_finish, run_finish},
 	{"remove", "remove ID", "forget a sandbox and its files", opts_id, run_remove},
 	{"list", "list", "all sandboxes", opts_none, run_list},

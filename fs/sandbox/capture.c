@@ -54,6 +54,15 @@ int fs_findings_add(struct fs_findings *f, const char *path, const char *text)
 	return 0;
 }
 
+const struct fs_finding *fs_findings_find(const struct fs_findings *f, const char *path)
+{
+	for (size_t i = 0; i < f->nr; i++) {
+		if (strcmp(f->found[i].path, path) == 0)
+			return &f->found[i];
+	}
+	return NULL;
+}
+
 void fs_findings_fini(struct fs_findings *f)
 {
 	for (size_t i = 0; i < f->nr; i++) {
@@ -82,6 +91,18 @@ static int no_memory(struct walk *w)
 static int fail(struct walk *w, const char *why)
 {
 	return fs_findings_add(&w->out->failed, buf_str(&w->path), why) < 0 ? no_memory(w) : 0;
+}
+
+/* List the place at hand if the action saw something else there than we can. 1: it did. */
+static int fail_foreign(struct walk *w)
+{
+	const struct fs_finding *f =
+		w->opts->foreign ? fs_findings_find(w->opts->foreign, buf_str(&w->path)) : NULL;
+
+	/* On the way to several outputs it is met several times. */
+	if (f == NULL || fs_findings_find(&w->out->failed, f->path))
+		return f != NULL;
+	return fail(w, f->text) < 0 ? -ENOMEM : 1;
 }
 
 static int path_push(struct walk *w, const char *name)
@@ -165,6 +186,22 @@ static int note_below(struct walk *w, const char *top, const struct cas_digest *
 	return 0;
 }
 
+/* An untouched directory is taken by its digest, whatever was mounted in it: name that. */
+static int name_foreign_below(struct walk *w)
+{
+	const struct fs_findings *f = w->opts->foreign;
+
+	for (size_t i = 0; i < f->nr; i++) {
+		const char *path = f->found[i].path;
+
+		if (fs_path_within(path, buf_str(&w->path)) &&
+		    !fs_findings_find(&w->out->failed, path) &&
+		    fs_findings_add(&w->out->failed, path, f->found[i].text) < 0)
+			return no_memory(w);
+	}
+	return 0;
+}
+
 static int capture_input(struct walk *w, const struct cas_node *input, struct cas_node *node)
 {
 	int ret = 0;
@@ -172,6 +209,8 @@ static int capture_input(struct walk *w, const struct cas_node *input, struct ca
 	*node = *input;
 	if (input->kind != CAS_NODE_DIRECTORY)
 		return 1;
+	if (w->opts->foreign && name_foreign_below(w) < 0)
+		return -ENOMEM;
 	if (w->derived)
 		ret = fs_derived_publish(w->derived, w->m->store, &input->digest, w->err);
 	if (ret == 0)
@@ -250,6 +289,9 @@ static int capture_entry(struct walk *w, const struct fs_merge_dir *parent, cons
 	int ret = 0;
 
 	memset(node, 0, sizeof(*node));
+	ret = fail_foreign(w);
+	if (ret != 0)
+		return ret < 0 ? ret : 0;
 	switch (entry->kind) {
 	case FS_ENTRY_NONE:
 		return 0;
@@ -357,6 +399,9 @@ static int step(struct walk *w, const struct fs_merge_dir *dir, const char *name
 		ret = fs_merge_child(w->m, dir, &list, buf_str(&w->path), name, entry, w->err);
 	if (ret == 0 && last) {
 		ret = capture_entry(w, dir, name, entry, &node);
+	} else if (ret == 0 && (ret = fail_foreign(w)) != 0) {
+		fs_entry_fini(entry);
+		*entry = (struct fs_entry){.kind = FS_ENTRY_NONE, .dir = {.fd = -1}};
 	} else if (ret == 0 && entry->kind == FS_ENTRY_INPUT &&
 		   entry->node->kind == CAS_NODE_DIRECTORY) {
 		entry->kind = FS_ENTRY_DIR;
@@ -407,6 +452,11 @@ static int capture_output(struct walk *w, const struct fs_output *o)
 		return ret;
 	path_pop(w, 0);
 	w->depth = 0;
+	ret = fail_foreign(w);
+	if (ret != 0) {
+		fs_merge_dir_fini(&dir);
+		return ret < 0 ? ret : 0;
+	}
 	if (o->path[0] != '\0')
 		return capture_at(w, &dir, o->path);
 	ret = capture_dir(w, &dir, &node);

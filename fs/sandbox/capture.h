@@ -23,6 +23,8 @@ struct fs_findings {
 };
 
 int fs_findings_add(struct fs_findings *f, const char *path, const char *text);
+/* NULL: it is not among them. */
+const struct fs_finding *fs_findings_find(const struct fs_findings *f, const char *path);
 void fs_findings_fini(struct fs_findings *f);
 
 /* What became of one declared output. */
@@ -43,6 +45,8 @@ struct fs_capture_options {
 	int (*moving)(void *ctx, const char *path, int dir_fd, const char *name,
 		      const struct stat *st, struct err *err);
 	void *moving_ctx;
+	/* Places that showed another file system, and why they are left out; NULL: none. */
+	const struct fs_findings *foreign;
 };
 
 /* @captured goes with the outputs by index. @failed: what could not be captured, and why. */

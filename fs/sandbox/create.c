@@ -304,7 +304,11 @@ int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err)
 	if (ret < 0)
 		return ret;
 	/* While the name still resolves: forgetting an entry would detach what is on it. */
-	fs_layers_freeze(all, sb);
+	ret = fs_layers_freeze(all, sb, err);
+	if (ret < 0) {
+		fs_sandbox_unclaim(all, sb);
+		return ret;
+	}
 	/* Who is inside still keeps what he has, and it is used for nothing else. */
 	ret = fs_reaper_take(all, id, sb->leftover ? -1 : fs_sandbox_dir_steal(all, sb),
 			     sb->rec.plan.nr_layers, err);

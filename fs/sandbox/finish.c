@@ -12,6 +12,7 @@
 #include "cas/base/log.h"
 #include "cas/store.h"
 #include "fs/sandbox/capture.h"
+#include "fs/sandbox/foreign.h"
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/result.h"
 #include "fs/sandbox/sandbox_i.h"
@@ -99,7 +100,7 @@ static bool may_move(const struct fs_sandbox *sb)
 
 static int capture(struct finish *f)
 {
-	struct fs_capture_options opts = {.may_move = may_move(f->sb)};
+	struct fs_capture_options opts = {.may_move = may_move(f->sb), .foreign = &f->sb->foreign};
 	struct fs_journal *journal = NULL;
 	int ret =
 		fs_changes_find(&f->merge, &f->sb->outputs, f->sb->rec.writable,
@@ -213,6 +214,23 @@ static int verdict(const struct fs_sandbox *sb, const json_t *answer, struct err
 		       nr > 1 ? " and others" : "");
 }
 
+static int take_mounted(struct fs_sandbox *sb, const struct fs_finish_spec *spec, struct err *err)
+{
+	for (size_t i = 0; i < spec->nr_mounted; i++) {
+		const char *colon = strchr(spec->mounted[i], ':');
+		auto_free char *type =
+			colon ? strndup(spec->mounted[i], (size_t)(colon - spec->mounted[i]))
+			      : NULL;
+
+		if (colon == NULL)
+			return err_set(err, -EINVAL, "--mounted wants TYPE:PATH, not \"%.128s\"",
+				       spec->mounted[i]);
+		if (type == NULL || fs_foreign_add(&sb->foreign, colon + 1, type) < 0)
+			return err_set(err, -ENOMEM, "no memory to finish sandbox %s", sb->rec.id);
+	}
+	return 0;
+}
+
 static int finish_now(struct finish *f)
 {
 	struct fs_sandbox *sb = f->sb;
@@ -221,8 +239,11 @@ static int finish_now(struct finish *f)
 	if (sb->rec.state == FS_SANDBOX_LOST)
 		return err_set(f->err, -ESTALE, "sandbox %s is lost: its outputs cannot be trusted",
 			       sb->rec.id);
-	fs_layers_freeze(f->all, sb);
-	ret = finish_frozen(f);
+	ret = fs_layers_freeze(f->all, sb, f->err);
+	if (ret == 0)
+		ret = take_mounted(sb, f->spec, f->err);
+	if (ret == 0)
+		ret = finish_frozen(f);
 	if (ret < 0)
 		return ret;
 	/* The result is for people who look: most often nobody does. */

@@ -12,6 +12,7 @@
 #include "cas/base/log.h"
 #include "fs/sandbox/cgroup.h"
 #include "fs/sandbox/engine.h"
+#include "fs/sandbox/foreign.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/serve/helper.h"
 
@@ -145,22 +146,23 @@ static int layer_step(struct fs_sandboxes *all, const struct fs_sandbox *sb, int
 	return ret < 0 ? ret : engine->mount(fd, all->in_userns, out, err);
 }
 
-/* @ret of a layer that did not come off as it should. */
-static void note_leftover(struct fs_sandbox *sb, size_t n, int ret)
+/* Did the layer leave its place, or go? Then nobody can be using it there. */
+static bool is_away(int code)
+{
+	return code == -EINVAL || code == -ENOENT || code == -ENOTDIR || code == -ELOOP ||
+	       code == -ESTALE;
+}
+
+/* @code of a layer that did not come off as it should. */
+static void note_leftover(struct fs_sandbox *sb, size_t n, int code)
 {
 	const char *path = sb->rec.plan.layers[n].path;
 
-	if (ret == -EINVAL || ret == -ENOENT || ret == -ENOTDIR || ret == -ELOOP) {
-		/* Its place was renamed under it, or it is detached already. */
-		if (sb->moved)
-			sb->moved[n] = true;
-		log_warn("sandbox %s: the layer at \"%s\" had left its place: %s", sb->rec.id, path,
-			 strerrordesc_np(-ret));
-		return;
-	}
-	sb->leftover = true;
-	log_warn("sandbox %s: the layer at \"%s\" is %s", sb->rec.id, path,
-		 ret > 0 ? "in use by a process that was left behind" : strerrordesc_np(-ret));
+	sb->leftover |= !is_away(code);
+	log_warn("sandbox %s: the layer at \"%s\" %s", sb->rec.id, path,
+		 code == 1 || code == -EBUSY ? "is in use by a process that was left behind"
+		 : is_away(code)	     ? "is not at its place any more"
+					     : strerrordesc_np(-code));
 }
 
 /* A helper that did not answer may have done it all the same. */
@@ -169,37 +171,28 @@ static bool is_unsure(int code)
 	return code == -ETIMEDOUT || code == -EPIPE;
 }
 
-/*
- * Undo the steps that were or may have been done, the last first. True: nothing was in
- * use, or missing, and the bind was among them.
- */
-static bool mounts_undo(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m)
+/* Undo the steps that were or may have been done, the last first. */
+static void mounts_undo(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m)
 {
-	auto_free struct fs_helper_step *back = calloc(m->nr, sizeof(*back));
-	auto_free size_t *which = calloc(m->nr, sizeof(*which));
-	bool clean = m->steps[0].code == 0;
-	size_t nr = 0;
+	struct fs_helper_step back = {.op = FS_HELPER_UNMOUNT, .detach = true};
 	struct err err = {0};
 
-	for (size_t i = m->nr; back && which && i-- > 0;) {
+	for (size_t i = m->nr; i-- > 0;) {
 		if (m->steps[i].code < 0 && !is_unsure(m->steps[i].code))
 			continue;
-		which[nr] = i;
-		back[nr++] = (struct fs_helper_step){
-			.op = FS_HELPER_UNMOUNT, .target = m->targets[i], .detach = true};
+		back.target = m->targets[i];
+		if (fs_helper_run(all->helper, all->base, &back, 1, true, &err) != 0 && i > 0)
+			note_leftover(sb, i - 1, back.code);
 	}
-	if (back == NULL || which == NULL)
-		log_error("sandbox %s: no memory to unmount it", sb->rec.id);
-	else
-		(void)fs_helper_run(all->helper, all->base, back, nr, true, &err);
-	for (size_t i = 0; i < nr; i++) {
-		clean = clean && back[i].code == 0;
-		if (back[i].code != 0 && which[i] > 0)
-			note_leftover(sb, which[i] - 1, back[i].code);
-		else if (back[i].code != 0)
-			log_info("sandbox %s: somebody is inside still", sb->rec.id);
-	}
-	return clean && nr > 0;
+}
+
+/* Without memory for them the mounts are not told from others: no harm comes of it. */
+static void keep_keys(struct fs_sandbox *sb, const struct mounts *m)
+{
+	free(sb->keys);
+	sb->keys = calloc(m->nr, sizeof(*sb->keys));
+	for (size_t i = 0; sb->keys && i < m->nr; i++)
+		sb->keys[i] = m->steps[i].key;
 }
 
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
@@ -215,12 +208,13 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 	if (ret == 0) {
 		ret = fs_helper_run(all->helper, all->base, m.steps, m.nr, false, err);
 		if (ret < 0)
-			(void)mounts_undo(all, sb, &m);
+			mounts_undo(all, sb, &m);
 		else if (m.steps[0].code < 0)
 			log_debug("sandbox %s: no proof of idleness: %s", sb->rec.id,
 				  strerrordesc_np(-m.steps[0].code));
 	}
 	if (ret == 0) {
+		keep_keys(sb, &m);
 		sb->mounted = true;
 		sb->bound = m.steps[0].code == 0;
 	}
@@ -228,54 +222,146 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 	return ret;
 }
 
-/* Unmount what fs_layers_mount mounted. */
-static bool layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb)
+/*
+ * What else is mounted in the sandbox, and which layers are not where they were put: only
+ * their files are captured that the action still had, or had taken off, at their place.
+ */
+static int look_around(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m,
+		       struct err *err)
 {
-	struct mounts m;
-	bool clean = false;
+	auto_free struct fs_own_mount *own = calloc(m->nr, sizeof(*own));
+	auto_free char *top = NULL;
+	struct fs_findings foreign = {0};
+	int ret;
 
-	if (mounts_init(sb, &m) < 0) {
-		log_error("sandbox %s: no memory to unmount it", sb->rec.id);
-	} else {
-		m.steps[0].code = sb->bound ? 0 : -EPERM;
-		clean = mounts_undo(all, sb, &m);
+	if (own == NULL || asprintf(&top, "%s/%s", all->base, sb->rec.id) < 0) {
+		top = NULL;
+		return err_set(err, -ENOMEM, "no memory to look for mounts");
 	}
-	mounts_fini(&m);
-	sb->bound = false;
+	for (size_t i = 0; i < m->nr; i++)
+		own[i] = (struct fs_own_mount){
+			.path = fs_path_rest(m->targets[i], sb->rec.id),
+			.key = sb->keys ? sb->keys[i] : (struct fs_mount_key){0},
+		};
+	ret = fs_foreign_find(top, own, m->nr, &foreign, err);
+	if (ret < 0) {
+		fs_findings_fini(&foreign);
+		return ret;
+	}
+	for (size_t i = 1; i < m->nr && sb->moved; i++)
+		sb->moved[i - 1] = own[i].elsewhere;
+	for (size_t i = 0; i < foreign.nr; i++)
+		log_warn("sandbox %s: \"%s\": %s", sb->rec.id, foreign.found[i].path,
+			 foreign.found[i].text);
+	fs_findings_fini(&sb->foreign);
+	sb->foreign = foreign;
+	return 0;
+}
+
+/* Let go of all that is mounted in the sandbox, whoever uses it. */
+static void detach_all(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m)
+{
+	struct fs_helper_step step = {.op = FS_HELPER_DETACH};
+	struct err err = {0};
+
+	/* What is on the bind goes with it. */
+	for (size_t i = sb->bound ? 1 : m->nr; i-- > 0;) {
+		step.target = m->targets[i];
+		if (fs_helper_run(all->helper, all->base, &step, 1, true, &err) < 0 &&
+		    !is_away(step.code))
+			log_error("sandbox %s: %s", sb->rec.id, err_text(&err, step.code));
+	}
+}
+
+/* Take the mounts off as long as nobody uses them. True: all went, the bind among them. */
+static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m,
+		     struct fs_helper_step *back)
+{
+	size_t nr = sb->bound ? m->nr : m->nr - 1;
+	struct err err = {0};
+	bool clean = true;
+
+	for (size_t i = 0; i < nr; i++) {
+		size_t which = m->nr - 1 - i;
+
+		back[i] = (struct fs_helper_step){.op = FS_HELPER_UNMOUNT,
+						  .target = m->targets[which]};
+		if (sb->keys)
+			back[i].key = sb->keys[which];
+	}
+	(void)fs_helper_run(all->helper, all->base, back, nr, true, &err);
+	for (size_t i = 0; i < nr; i++) {
+		clean = clean && back[i].code == 0;
+		if (back[i].code != 0 && i < m->nr - 1)
+			note_leftover(sb, m->nr - 2 - i, back[i].code);
+		else if (back[i].code != 0)
+			log_info("sandbox %s: somebody is inside still", sb->rec.id);
+	}
 	return clean;
 }
 
-/* True: it was mounted and nobody was inside. */
-static bool unmount_mounted(struct fs_sandboxes *all, struct fs_sandbox *sb)
+/*
+ * Unmount what fs_layers_mount mounted, noting with @look what the action mounted besides.
+ * *clean: nothing was in use, or missing, and the bind was among them.
+ */
+static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool look, bool *clean,
+			  struct err *err)
 {
-	bool clean = sb->mounted && layers_unmount(all, sb);
+	auto_free struct fs_helper_step *back = NULL;
+	struct mounts m;
+	int ret = mounts_init(sb, &m);
+	bool off = false;
 
-	sb->mounted = false;
-	return clean;
+	back = ret == 0 ? calloc(m.nr, sizeof(*back)) : NULL;
+	if (back == NULL)
+		ret = err_set(err, -ENOMEM, "no memory to unmount sandbox %s", sb->rec.id);
+	if (ret == 0) {
+		off = take_off(all, sb, &m, back);
+		if (!off && look)
+			ret = look_around(all, sb, &m, err);
+	}
+	if (ret == 0 && !off)
+		detach_all(all, sb, &m);
+	mounts_fini(&m);
+	if (ret < 0)
+		return ret;
+	*clean = off && sb->bound;
+	sb->bound = sb->mounted = false;
+	return 0;
 }
 
 void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
-	(void)unmount_mounted(all, sb);
+	struct err err = {0};
+	bool clean;
+
+	if (sb->mounted && layers_unmount(all, sb, false, &clean, &err) < 0)
+		log_error("%s", err.msg);
 }
 
-void fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb)
+int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
 {
-	struct err err = {0};
+	struct err why = {0};
 	bool survivors = false;
+	bool clean = false;
+	int ret;
 
 	if (sb->frozen)
-		return;
-	if (sb->rec.cgroup && fs_cgroup_kill(sb->rec.cgroup, &err) < 0) {
+		return 0;
+	if (sb->rec.cgroup && fs_cgroup_kill(sb->rec.cgroup, &why) < 0) {
 		survivors = true;
 		sb->leftover = true;
-		log_warn("sandbox %s: %s", sb->rec.id, err.msg);
+		log_warn("sandbox %s: %s", sb->rec.id, why.msg);
 	}
 	sb->group_ended = sb->rec.cgroup && !survivors;
 	if (sb->moved == NULL)
 		sb->moved = calloc(sb->rec.plan.nr_layers + 1, sizeof(*sb->moved));
-	sb->idle_proven = unmount_mounted(all, sb) && !survivors;
+	ret = sb->mounted ? layers_unmount(all, sb, true, &clean, err) : 0;
+	if (ret < 0)
+		return ret;
+	sb->idle_proven = clean && !survivors;
 	sb->frozen = true;
+	return 0;
 }
 
 int fs_layers_open(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,

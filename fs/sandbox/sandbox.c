@@ -39,6 +39,8 @@ void fs_sandbox_free(struct fs_sandbox *sb)
 	if (sb->dir_fd >= 0)
 		(void)close(sb->dir_fd);
 	free(sb->moved);
+	free(sb->keys);
+	fs_findings_fini(&sb->foreign);
 	free(sb);
 }
 

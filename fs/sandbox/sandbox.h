@@ -123,6 +123,9 @@ struct fs_finish_spec {
 	struct cas_digest stderr_digest;
 	int64_t start_ns; /* CLOCK_REALTIME; 0: unknown */
 	int64_t end_ns;
+	/* TYPE:PATH of each mount that the action made in a mount namespace of its own. */
+	size_t nr_mounted;
+	const char *const *mounted;
 };
 
 /*
@@ -130,7 +133,8 @@ struct fs_finish_spec {
  * and store the result; a second call gives the same answer. *answer is a new JSON
  * object: "result" (ActionResult in proto3 JSON), "outputs" (array of {"path","kind",
  * "digest"|"target"}), "stray" (names dropped), "failed" (array of {"path","error"} for
- * what could not be captured), "result_file" (path of the binary ActionResult).
+ * what could not be captured: over which another file system is mounted, for one),
+ * "result_file" (path of the binary ActionResult).
  * -EROFS: an input was changed or hidden under a policy that forbids it; the message and
  * "changed" name it, and *answer is set all the same. -ENOENT: no such sandbox.
  * -ESTALE: it is LOST. Any other error leaves it frozen with its outputs, so that finish

@@ -12,6 +12,7 @@
 #include <uthash.h>
 
 #include "cas/base/lock.h"
+#include "fs/sandbox/capture.h"
 #include "fs/sandbox/derive.h"
 #include "fs/sandbox/merge.h"
 #include "fs/sandbox/outputs.h"
@@ -19,6 +20,7 @@
 #include "fs/sandbox/sandbox.h"
 
 struct buf;
+struct fs_mount_key;
 struct fs_pooled;
 struct fs_syncer;
 
@@ -53,6 +55,9 @@ struct fs_sandbox {
 	bool idle_proven; /* frozen: nobody of this mount namespace was inside */
 	bool group_ended; /* frozen: it had a control group, in which nobody is left */
 	bool *moved;	  /* frozen: layer N had left its place (rec.plan.nr_layers) */
+	/* Of the bind and the layers, in the order of layers.c; NULL: not mounted. */
+	struct fs_mount_key *keys;
+	struct fs_findings foreign; /* frozen: what else was mounted in it, by path */
 };
 
 struct fs_sandboxes {
@@ -159,9 +164,10 @@ void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /*
  * Kill the control group, unmount, and never mount again. Sets idle_proven: the control
  * group, if there is one, is empty, and the bind and all layers on it could be unmounted
- * without finding one in use.
+ * without finding one in use. Sets foreign.
+ * Negative: what is mounted could not be told, and is still; to be tried again.
  */
-void fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb);
+int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
 /* Open the uppers of a frozen sandbox; end with fs_layers_close. */
 int fs_layers_open(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		   struct fs_merge *out, struct err *err);

@@ -312,7 +312,7 @@ static int begin_message(struct message *m, const char *base, bool go_on, struct
 static int add_step(struct message *m, enum helper_op op, uint32_t flags, const char *target,
 		    const int *fds, int nr_fds)
 {
-	struct helper_step step = {op, flags, m->req.text_len};
+	struct helper_step step = {.op = op, .flags = flags, .target = m->req.text_len};
 	int ret = add_text(m, target);
 
 	if (ret < 0)
@@ -336,6 +336,8 @@ static int add_public_step(struct message *m, const struct fs_helper_step *s)
 	case FS_HELPER_UNMOUNT:
 		return add_step(m, HELPER_UNMOUNT, s->detach ? HELPER_FLAG_DETACH : 0, s->target,
 				NULL, 0);
+	case FS_HELPER_DETACH:
+		return add_step(m, HELPER_DETACH, 0, s->target, NULL, 0);
 	}
 	return -EINVAL;
 }
@@ -350,7 +352,7 @@ static int run_some(struct fs_helper *h, struct message *m, const char *base,
 
 	while (ret == 0 && m->req.nr < nr && m->req.nr < HELPER_MAX_STEPS &&
 	       add_public_step(m, &steps[m->req.nr]) == 0)
-		;
+		m->req.steps[m->req.nr - 1].key = steps[m->req.nr - 1].key;
 	if (ret == 0 && m->req.nr == 0)
 		ret = err_set(err, -ENAMETOOLONG, "path too long for the mount helper: %.200s",
 			      steps[0].target);
@@ -363,6 +365,7 @@ static int run_some(struct fs_helper *h, struct message *m, const char *base,
 	}
 	for (size_t i = 0; i < m->req.nr; i++) {
 		steps[i].code = reply.code[i];
+		steps[i].key = reply.key[i];
 		if (failed == 0 && !steps[i].may)
 			failed = steps[i].code < 0 ? steps[i].code : 0;
 	}

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct err;
 
@@ -24,6 +25,16 @@ void fs_helper_free(struct fs_helper *helper);
 /* Attach the detached mount @mount_fd (from fsmount) at @path. */
 int fs_helper_attach(struct fs_helper *helper, int mount_fd, const char *path, struct err *err);
 
+/*
+ * Which mount it is. The kernel gives the number @id again once a mount is gone; together
+ * with what is shown there it is told from another one. All 0: not known.
+ */
+struct fs_mount_key {
+	uint64_t id;
+	uint64_t dev;
+	uint64_t ino;
+};
+
 enum fs_helper_op {
 	/* Bind the directory @fd[0] (outside our mounts) over the target, nosuid and nodev. */
 	FS_HELPER_BIND,
@@ -42,8 +53,11 @@ enum fs_helper_op {
 	 * -EBUSY: in use; with @detach it is then detached lazily and the code is 1.
 	 * 0: released without EBUSY, the proof that nobody in this mount namespace holds it.
 	 * -EINVAL, -ENOENT, -ENOTDIR, -ELOOP: no mount there (any more); nothing was done.
+	 * -ESTALE: another mount is on top than the one with @key; nothing was done.
 	 */
 	FS_HELPER_UNMOUNT,
+	/* Detach all that is mounted at the target, with what is below: 1, or as UNMOUNT. */
+	FS_HELPER_DETACH,
 };
 
 struct fs_helper_step {
@@ -53,6 +67,8 @@ struct fs_helper_step {
 	bool in_userns;	    /* OVERLAY: in a user namespace */
 	bool detach;
 	bool may;
+	/* Out: of the mount made. In, UNMOUNT: nothing else is to go, when it is known. */
+	struct fs_mount_key key;
 	int code; /* out: 0, 1, negative errno; -ECANCELED: not tried, as one before failed */
 };
 

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "cas/base/err.h"
+#include "fs/serve/helper.h"
 
 /*
  * One request of up to HELPER_MAX_STEPS steps, one reply, each a datagram of a
@@ -27,6 +28,7 @@ enum helper_op {
 	HELPER_SELF,
 	HELPER_UNMOUNT,
 	HELPER_PING, /* base is the path */
+	HELPER_DETACH,
 };
 
 #define HELPER_FLAG_USERNS (1u << 0) /* OVERLAY: user.overlay.*, no redirects */
@@ -37,6 +39,7 @@ struct helper_step {
 	uint32_t op; /* enum helper_op */
 	uint32_t flags;
 	uint32_t target; /* offset in @text, NUL-terminated */
+	struct fs_mount_key key;
 };
 
 struct helper_request {
@@ -51,7 +54,8 @@ struct helper_request {
 struct helper_reply {
 	uint64_t seq;
 	int32_t code[HELPER_MAX_STEPS]; /* what the functions of helper.h return */
-	char msg[ERR_MSG_SZ];		/* of the first that failed; cut after its NUL */
+	struct fs_mount_key key[HELPER_MAX_STEPS];
+	char msg[ERR_MSG_SZ]; /* of the first that failed; cut after its NUL */
 };
 
 #endif

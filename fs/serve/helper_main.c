@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
  * death signal would follow the thread that spawned us, not the process.
  */
 
+#define DETACH_MAX	 1000 /* mounts stacked at one place */
 #define UNMOUNT_TRIES	 20
 #define UNMOUNT_PAUSE_NS 1000000L /* 1 ms: 20 ms in all */
 
@@ -68,6 +70,23 @@ static int target_open(struct work *w, const char *target, struct err *err)
 	return (int)fd;
 }
 
+/* What is mounted at @fd/@name; never asks a daemon. */
+static int key_at(int fd, const char *name, struct fs_mount_key *out)
+{
+	struct statx stx;
+
+	if (statx(fd, name,
+		  AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC,
+		  STATX_INO | STATX_MNT_ID, &stx) < 0)
+		return -errno;
+	*out = (struct fs_mount_key){
+		.id = stx.stx_mnt_id,
+		.dev = makedev(stx.stx_dev_major, stx.stx_dev_minor),
+		.ino = stx.stx_ino,
+	};
+	return 0;
+}
+
 static int do_attach(int mount_fd, const char *path, struct err *err)
 {
 	auto_close int fd = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -80,7 +99,8 @@ static int do_attach(int mount_fd, const char *path, struct err *err)
 }
 
 /* Clone the mount of @source_fd with @attrs and put it on @fd, which is @target. */
-static int bind_over(int source_fd, int fd, uint64_t attrs, const char *target, struct err *err)
+static int bind_over(int source_fd, int fd, uint64_t attrs, const char *target,
+		     struct fs_mount_key *key, struct err *err)
 {
 	struct mount_attr attr = {
 		.attr_set = attrs | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
@@ -97,21 +117,23 @@ static int bind_over(int source_fd, int fd, uint64_t attrs, const char *target, 
 			       target);
 	if (move_mount(tree, "", fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
 		return err_set(err, -errno, "cannot bind over %s: %m", target);
+	(void)key_at(tree, "", key);
 	return 0;
 }
 
-static int do_bind(struct work *w, int source_fd, const char *target, struct err *err)
+static int do_bind(struct work *w, int source_fd, const char *target, struct fs_mount_key *key,
+		   struct err *err)
 {
 	auto_close int fd = target_open(w, target, err);
 
-	return fd < 0 ? fd : bind_over(source_fd, fd, 0, target, err);
+	return fd < 0 ? fd : bind_over(source_fd, fd, 0, target, key, err);
 }
 
-static int do_self(struct work *w, const char *target, struct err *err)
+static int do_self(struct work *w, const char *target, struct fs_mount_key *key, struct err *err)
 {
 	auto_close int fd = target_open(w, target, err);
 
-	return fd < 0 ? fd : bind_over(fd, fd, MOUNT_ATTR_RDONLY, target, err);
+	return fd < 0 ? fd : bind_over(fd, fd, MOUNT_ATTR_RDONLY, target, key, err);
 }
 
 /* What the kernel wrote to the log of a filesystem context: its last line, without newline. */
@@ -163,7 +185,7 @@ static int overlay_configure(int fs_fd, const struct overlay_option *opt, size_t
 }
 
 static int do_overlay(struct work *w, const int fds[2], const char *target, bool in_userns,
-		      struct err *err)
+		      struct fs_mount_key *key, struct err *err)
 {
 	char lower[64];
 	char upper[64];
@@ -199,6 +221,7 @@ static int do_overlay(struct work *w, const int fds[2], const char *target, bool
 		return err_set(err, -errno, "cannot mount the overlay for %s: %m", target);
 	if (move_mount(mnt, "", fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
 		return err_set(err, -errno, "cannot mount the overlay at %s: %m", target);
+	(void)key_at(mnt, "", key);
 	return 0;
 }
 
@@ -225,13 +248,36 @@ static int unmount_path(struct work *w, const char *target, int *parent_fd, char
 	return 0;
 }
 
-static int do_unmount(struct work *w, const char *target, bool detach, struct err *err)
+/* Is what is on top of the target the mount that is meant? */
+static int is_meant(int parent_fd, const char *path, const struct fs_mount_key *key,
+		    struct err *err)
+{
+	struct fs_mount_key above;
+	struct fs_mount_key at;
+	int ret;
+
+	if (key->id == 0)
+		return 0;
+	ret = key_at(parent_fd, strrchr(path, '/') + 1, &at);
+	if (ret < 0)
+		return err_set(err, ret, "cannot look at %s: %s", path, strerrordesc_np(-ret));
+	if (at.id == key->id && at.dev == key->dev && at.ino == key->ino)
+		return 0;
+	if (key_at(parent_fd, "", &above) == 0 && above.id == at.id)
+		return err_set(err, -EINVAL, "nothing is mounted at %s", path);
+	return err_set(err, -ESTALE, "another mount is at %s", path);
+}
+
+static int do_unmount(struct work *w, const struct helper_step *step, struct err *err)
 {
 	const struct timespec pause = {.tv_nsec = UNMOUNT_PAUSE_NS};
+	const char *target = w->req.text + step->target;
 	auto_close int parent_fd = -1;
 	char path[PATH_MAX + 64];
 	int ret = unmount_path(w, target, &parent_fd, path, sizeof(path), err);
 
+	if (ret == 0)
+		ret = is_meant(parent_fd, path, &step->key, err);
 	if (ret < 0)
 		return ret;
 	for (int i = 0; i < UNMOUNT_TRIES; i++) {
@@ -243,11 +289,28 @@ static int do_unmount(struct work *w, const char *target, bool detach, struct er
 				       strerrordesc_np(-ret));
 		(void)nanosleep(&pause, NULL);
 	}
-	if (!detach)
+	if (!(step->flags & HELPER_FLAG_DETACH))
 		return err_set(err, -EBUSY, "%s/%s is in use", w->req.text, target);
 	if (umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
 		return err_set(err, -errno, "cannot detach %s/%s: %m", w->req.text, target);
 	return 1;
+}
+
+static int do_detach(struct work *w, const char *target, struct err *err)
+{
+	auto_close int parent_fd = -1;
+	char path[PATH_MAX + 64];
+	int ret = unmount_path(w, target, &parent_fd, path, sizeof(path), err);
+
+	if (ret < 0)
+		return ret;
+	for (int i = 0; i < DETACH_MAX; i++) {
+		if (umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH) == 0)
+			continue;
+		return i > 0 ? 1
+			     : err_set(err, -errno, "cannot detach %s/%s: %m", w->req.text, target);
+	}
+	return err_set(err, -EBUSY, "cannot detach all of %s/%s", w->req.text, target);
 }
 
 static int do_ping(const char *path, struct err *err)
@@ -260,16 +323,17 @@ static int do_ping(const char *path, struct err *err)
 	return 0;
 }
 
-static int do_step(struct work *w, const struct helper_step *step, struct err *err)
+static int do_step(struct work *w, const struct helper_step *step, struct fs_mount_key *key,
+		   struct err *err)
 {
 	static const int wanted[] = {
-		[HELPER_ATTACH] = 1, [HELPER_BIND] = 1,	   [HELPER_OVERLAY] = 2,
-		[HELPER_SELF] = 0,   [HELPER_UNMOUNT] = 0, [HELPER_PING] = 0,
+		[HELPER_ATTACH] = 1,  [HELPER_BIND] = 1, [HELPER_OVERLAY] = 2, [HELPER_SELF] = 0,
+		[HELPER_UNMOUNT] = 0, [HELPER_PING] = 0, [HELPER_DETACH] = 0,
 	};
 	const char *target = w->req.text + step->target;
 	const int *fds = w->fds.fd + w->next_fd;
 
-	if (step->op < HELPER_ATTACH || step->op > HELPER_PING ||
+	if (step->op < HELPER_ATTACH || step->op > HELPER_DETACH ||
 	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len)
 		return err_set(err, -EPROTO, "malformed request to the mount helper");
 	w->next_fd += wanted[step->op];
@@ -277,15 +341,17 @@ static int do_step(struct work *w, const struct helper_step *step, struct err *e
 	case HELPER_ATTACH:
 		return do_attach(fds[0], w->req.text, err);
 	case HELPER_BIND:
-		return do_bind(w, fds[0], target, err);
+		return do_bind(w, fds[0], target, key, err);
 	case HELPER_OVERLAY:
-		return do_overlay(w, fds, target, step->flags & HELPER_FLAG_USERNS, err);
+		return do_overlay(w, fds, target, step->flags & HELPER_FLAG_USERNS, key, err);
 	case HELPER_SELF:
-		return do_self(w, target, err);
+		return do_self(w, target, key, err);
 	case HELPER_UNMOUNT:
-		return do_unmount(w, target, step->flags & HELPER_FLAG_DETACH, err);
+		return do_unmount(w, step, err);
 	case HELPER_PING:
 		return do_ping(w->req.text, err);
+	case HELPER_DETACH:
+		return do_detach(w, target, err);
 	}
 	return -EPROTO;
 }
@@ -298,12 +364,13 @@ static void do_request(struct work *w, struct helper_reply *reply)
 	w->base_fd = -1;
 	reply->seq = w->req.seq;
 	reply->msg[0] = '\0';
+	memset(reply->key, 0, sizeof(reply->key));
 	for (uint32_t i = 0; i < HELPER_MAX_STEPS; i++)
 		reply->code[i] = -ECANCELED;
 	for (uint32_t i = 0; i < w->req.nr && (!failed || w->req.go_on); i++) {
 		bool may = w->req.steps[i].flags & HELPER_FLAG_MAY;
 		struct err err = {0};
-		int ret = do_step(w, &w->req.steps[i], &err);
+		int ret = do_step(w, &w->req.steps[i], &reply->key[i], &err);
 
 		reply->code[i] = ret;
 		if (ret < 0 && !failed && !may)

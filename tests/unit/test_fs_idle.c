@@ -44,7 +44,7 @@ static bool idle_proven(struct fixture *f)
 	bool idle;
 
 	assert_int_equal(fs_sandbox_claim(f->box.all, "i", &sb, NULL), 0);
-	fs_layers_freeze(f->box.all, sb);
+	assert_int_equal(fs_layers_freeze(f->box.all, sb, NULL), 0);
 	assert_true(sb->frozen);
 	idle = sb->idle_proven;
 	fs_sandbox_unclaim(f->box.all, sb);
