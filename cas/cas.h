@@ -9,6 +9,7 @@
 #include "cas/base/lock.h"
 #include "cas/base/log.h"
 #include "cas/base/mountinfo.h"
+#include "cas/call.h"
 #include "cas/catalog.h"
 #include "cas/checkout.h"
 #include "cas/digest.h"
@@ -21,5 +22,6 @@
 #include "cas/put.h"
 #include "cas/spool.h"
 #include "cas/store.h"
+#include "cas/tier.h"
 
 #endif
