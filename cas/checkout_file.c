@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cas/base/auto.h"
+#include "cas/base/watch.h"
 #include "cas/copy.h"
 #include "cas/directory.h"
 #include "cas/store.h"
@@ -49,6 +50,8 @@ static int set_mode(int fd, mode_t mode)
 
 static int fill(struct checkout *co, const struct cas_digest *digest, int fd, struct err *err)
 {
+	const struct watch watch = {
+		.bytes = &co->progress->bytes, .cancel = &co->progress->cancel, .stop = &co->stop};
 	auto_close int blob = -1;
 	int ret;
 
@@ -59,14 +62,15 @@ static int fill(struct checkout *co, const struct cas_digest *digest, int fd, st
 		return ret;
 	if (co->mode == CAS_CHECKOUT_REFLINK ||
 	    (co->mode == CAS_CHECKOUT_AUTO && !atomic_load(&co->no_reflink))) {
-		ret = cas_copy_fd(blob, fd, digest->size, CAS_COPY_REFLINK, NULL);
+		ret = cas_copy_fd_watched(blob, fd, digest->size, CAS_COPY_REFLINK, &watch, NULL);
 		if (ret != -EOPNOTSUPP || co->mode == CAS_CHECKOUT_REFLINK)
 			return ret < 0 ? err_set(err, ret, "cannot reflink %s: %s",
 						 CAS_DIGEST_TEXT(digest), strerrordesc_np(-ret))
 				       : 0;
 		atomic_store(&co->no_reflink, true);
 	}
-	return cas_copy_fd(blob, fd, digest->size, CAS_COPY_KERNEL | CAS_COPY_LOOP, err);
+	return cas_copy_fd_watched(blob, fd, digest->size, CAS_COPY_KERNEL | CAS_COPY_LOOP, &watch,
+				   err);
 }
 
 static int copy_file(struct checkout *co, int dir_fd, const struct cas_node *node, struct err *err)
@@ -138,12 +142,14 @@ int checkout_file(struct checkout *co, int dir_fd, const struct cas_node *node, 
 
 	if (co->mode == CAS_CHECKOUT_HARDLINK)
 		ret = link_file(co, dir_fd, node, err);
+	if (ret == 1)
+		atomic_fetch_add_explicit(&co->progress->bytes, node->digest.size,
+					  memory_order_relaxed);
 	if (ret == 0)
 		ret = copy_file(co, dir_fd, node, err);
 	if (ret < 0)
 		return ret;
 	atomic_fetch_add_explicit(&co->progress->files, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&co->progress->bytes, node->digest.size, memory_order_relaxed);
 	return 0;
 }
 

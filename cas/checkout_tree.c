@@ -192,6 +192,9 @@ static void entries_make(struct checkout_dir *d, size_t from, size_t to)
 			ret = checkout_file(d->co, d->fd, node, &err);
 		else if (node->kind == CAS_NODE_SYMLINK)
 			ret = checkout_symlink(d->fd, node, &err);
+		/* Ended in the middle of a copy: told as a wish, not as a fault of the file. */
+		if (ret == -ECANCELED && checkout_stopped(d->co))
+			break;
 		if (ret < 0)
 			fail(d, node->name, ret, &err);
 	}

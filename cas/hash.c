@@ -11,9 +11,11 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/io.h"
+#include "cas/base/watch.h"
 #include "cas/digest.h"
 
 #define READ_SZ (256u << 10)
+#define STEP_SZ (4u << 20) /* between two looks at a watch */
 
 /* Between calls @ctx is always initialized: fed with @fed bytes so far. */
 struct cas_hash {
@@ -79,6 +81,27 @@ int cas_hash_update_zeros(struct cas_hash *h, uint64_t len)
 	return 0;
 }
 
+int cas_hash_update_hole(struct cas_hash *h, uint64_t len, const struct watch *watch)
+{
+	uint64_t done = 0;
+	int ret = 0;
+
+	while (ret == 0 && done < len) {
+		uint64_t part = len - done < STEP_SZ ? len - done : STEP_SZ;
+
+		ret = watch_check(watch);
+		if (ret == 0)
+			ret = cas_hash_update_zeros(h, part);
+		if (ret == 0) {
+			watch_add(watch, part);
+			done += part;
+		}
+	}
+	if (ret < 0)
+		watch_take_back(watch, done);
+	return ret;
+}
+
 int cas_hash_final(struct cas_hash *h, struct cas_digest *out)
 {
 	struct cas_digest d = {.size = h->fed};
@@ -102,17 +125,28 @@ int cas_hash_bytes(const void *data, size_t len, struct cas_digest *out)
 	return ret < 0 ? ret : cas_hash_final(h, out);
 }
 
+/* A file and what it is read into. */
+struct source {
+	int fd;
+	unsigned char *data;
+	size_t cap;
+	const struct watch *watch;
+};
+
 /* Feed [@pos, @end) of the file, or less when it ends before; *@got is what was there. */
-static int hash_range(struct cas_hash *h, int fd, off_t pos, off_t end, unsigned char *data,
-		      size_t cap, off_t *got)
+static int hash_range(struct cas_hash *h, const struct source *s, off_t pos, off_t end, off_t *got)
 {
 	off_t start = pos;
 
 	while (pos < end) {
-		size_t want = end - pos < (off_t)cap ? (size_t)(end - pos) : cap;
-		ssize_t nr = io_pread_full(fd, data, want, pos);
-		int ret = nr < 0 ? (int)nr : cas_hash_update(h, data, (size_t)nr);
+		size_t want = end - pos < (off_t)s->cap ? (size_t)(end - pos) : s->cap;
+		ssize_t nr = io_pread_full(s->fd, s->data, want, pos);
+		int ret = nr < 0 ? (int)nr : cas_hash_update(h, s->data, (size_t)nr);
 
+		if (ret < 0)
+			return ret;
+		watch_add(s->watch, (uint64_t)nr);
+		ret = watch_check(s->watch);
 		if (ret < 0)
 			return ret;
 		pos += nr;
@@ -124,12 +158,12 @@ static int hash_range(struct cas_hash *h, int fd, off_t pos, off_t end, unsigned
 }
 
 /* By extents; -ENOTSUP before anything was fed when the file cannot tell them. */
-static int hash_sparse(struct cas_hash *h, int fd, unsigned char *data, size_t cap)
+static int hash_sparse(struct cas_hash *h, const struct source *s)
 {
 	off_t pos = 0;
 
 	for (;;) {
-		off_t start = lseek(fd, pos, SEEK_DATA);
+		off_t start = lseek(s->fd, pos, SEEK_DATA);
 		off_t end;
 		off_t got = 0;
 		int ret;
@@ -137,17 +171,18 @@ static int hash_sparse(struct cas_hash *h, int fd, unsigned char *data, size_t c
 		if (start < 0 && errno != ENXIO)
 			return pos == 0 ? -ENOTSUP : -errno;
 		if (start < 0) { /* a hole up to the end, or the end */
-			end = lseek(fd, 0, SEEK_END);
+			end = lseek(s->fd, 0, SEEK_END);
 			if (end < 0)
 				return -errno;
-			return end > pos ? cas_hash_update_zeros(h, (uint64_t)(end - pos)) : 0;
+			return end > pos ? cas_hash_update_hole(h, (uint64_t)(end - pos), s->watch)
+					 : 0;
 		}
-		end = lseek(fd, start, SEEK_HOLE);
+		end = lseek(s->fd, start, SEEK_HOLE);
 		if (end < 0)
 			return -errno;
-		ret = cas_hash_update_zeros(h, (uint64_t)(start - pos));
+		ret = cas_hash_update_hole(h, (uint64_t)(start - pos), s->watch);
 		if (ret == 0)
-			ret = hash_range(h, fd, start, end, data, cap, &got);
+			ret = hash_range(h, s, start, end, &got);
 		if (ret < 0 || got < end - start)
 			return ret;
 		pos = end;
@@ -156,17 +191,22 @@ static int hash_sparse(struct cas_hash *h, int fd, unsigned char *data, size_t c
 
 int cas_hash_fd(int fd, struct cas_digest *out)
 {
+	return cas_hash_fd_watched(fd, NULL, out);
+}
+
+int cas_hash_fd_watched(int fd, const struct watch *watch, struct cas_digest *out)
+{
 	auto_call(hash_cleanup) struct cas_hash *h = NULL;
 	auto_free unsigned char *data = NULL;
+	struct source s = {.fd = fd, .watch = watch};
 	struct stat st;
-	size_t cap;
 	off_t got;
 	int ret;
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
-	cap = st.st_size < (off_t)READ_SZ ? (size_t)st.st_size + 1 : READ_SZ;
-	data = malloc(cap);
+	s.cap = st.st_size < (off_t)READ_SZ ? (size_t)st.st_size + 1 : READ_SZ;
+	s.data = data = malloc(s.cap);
 	if (data == NULL)
 		return -ENOMEM;
 	ret = cas_hash_new(&h);
@@ -176,10 +216,12 @@ int cas_hash_fd(int fd, struct cas_digest *out)
 	if (st.st_size >= (off_t)READ_SZ && st.st_blocks < st.st_size / 512) {
 		off_t was = lseek(fd, 0, SEEK_CUR);
 
-		ret = hash_sparse(h, fd, data, cap);
+		ret = hash_sparse(h, &s);
 		(void)lseek(fd, was, SEEK_SET);
 	}
 	if (ret == -ENOTSUP)
-		ret = hash_range(h, fd, 0, INT64_MAX, data, cap, &got);
+		ret = hash_range(h, &s, 0, INT64_MAX, &got);
+	if (ret < 0)
+		watch_take_back(watch, h->fed);
 	return ret < 0 ? ret : cas_hash_final(h, out);
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct cas_digest;
+struct watch;
 struct cas_hash; /* one thread drives one */
 
 /* -ENOMEM, or -EIO when libcrypto refuses. */
@@ -15,6 +16,8 @@ void cas_hash_free(struct cas_hash *h);
 int cas_hash_update(struct cas_hash *h, const void *data, size_t len);
 /* As many zero bytes, without the caller providing them. */
 int cas_hash_update_zeros(struct cas_hash *h, uint64_t len);
+/* The same for what may be gigabytes: -ECANCELED, and counted, as @watch (may be NULL) says. */
+int cas_hash_update_hole(struct cas_hash *h, uint64_t len, const struct watch *watch);
 /* The digest of all that was fed; the object may then be fed again from the start. */
 int cas_hash_final(struct cas_hash *h, struct cas_digest *out);
 
@@ -26,5 +29,7 @@ int cas_hash_bytes(const void *data, size_t len, struct cas_digest *out);
  * where the filesystem knows it). The file offset is not moved.
  */
 int cas_hash_fd(int fd, struct cas_digest *out);
+/* The same for a file that may be large: -ECANCELED as @watch (may be NULL) says. */
+int cas_hash_fd_watched(int fd, const struct watch *watch, struct cas_digest *out);
 
 #endif

@@ -132,6 +132,8 @@ static int top_file(struct ingest *in, int path_fd, struct cas_ingest_result *ou
 		return ingest_fail_why(in, NULL, NULL, -ELOOP, "belongs to the store itself");
 	ingest_traits_get(path_fd, &traits);
 	ret = ingest_stopped(in) ? -ECANCELED : ingest_file(in, &file, &err);
+	if (ret == -ECANCELED && ingest_stopped(in))
+		return ret;
 	if (ret < 0)
 		return ingest_fail_err(in, NULL, NULL, ret, &err);
 	out->digest = file.digest;

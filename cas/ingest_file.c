@@ -9,6 +9,7 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/io.h"
+#include "cas/base/watch.h"
 #include "cas/directory.h"
 #include "cas/put.h"
 #include "cas/store.h"
@@ -93,22 +94,30 @@ static int read_small(struct ingest *in, int fd, struct ingest_file *file, struc
 
 static int read_large(struct ingest *in, int fd, struct ingest_file *file, struct err *err)
 {
+	const struct watch watch = {
+		.bytes = &in->progress->bytes, .cancel = &in->progress->cancel, .stop = &in->stop};
 	struct cas_put *put = NULL;
 	struct cas_digest got;
 	int ret = cas_put_new(in->store, &put, err);
 
-	if (ret == 0)
-		ret = cas_put_copy_fd(put, fd, err);
+	if (ret < 0)
+		return ret;
+	cas_put_set_watch(put, &watch);
+	ret = cas_put_copy_fd(put, fd, err);
 	if (ret == 0)
 		ret = unchanged(fd, file);
 	if (ret == 0)
 		ret = cas_put_publish(put, NULL, &got, err);
 	cas_put_free(put);
-	if (ret == 0 && got.size != (uint64_t)file->st.st_size)
-		ret = -EAGAIN;
-	if (ret == 0)
-		file->digest = got;
-	return ret;
+	if (ret < 0)
+		return ret;
+	if (got.size != (uint64_t)file->st.st_size) {
+		watch_take_back(&watch, got.size);
+		return -EAGAIN;
+	}
+	file->digest = got;
+	file->counted = true;
+	return 0;
 }
 
 /* Fill in file->st and file->digest by reading; -EAGAIN: it changed meanwhile. */
@@ -184,7 +193,9 @@ int ingest_file(struct ingest *in, struct ingest_file *file, struct err *err)
 	if (ret < 0)
 		return ret;
 	atomic_fetch_add_explicit(&in->progress->files, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&in->progress->bytes, file->digest.size, memory_order_relaxed);
+	if (!file->counted)
+		atomic_fetch_add_explicit(&in->progress->bytes, file->digest.size,
+					  memory_order_relaxed);
 	return 0;
 }
 

@@ -77,6 +77,7 @@ struct ingest_file {
 	/* Filled in. */
 	struct stat st;
 	struct cas_digest digest;
+	bool counted; /* in progress->bytes, while it was copied */
 };
 
 /* ingest.c: stop the whole ingest; the first fault is the one reported. All return @code. */

@@ -280,6 +280,9 @@ static int node_fill(struct ingest_dir *d, struct cas_node *node, struct buf *sc
 	struct err err = {0};
 	int ret = ingest_file(d->in, &file, &err);
 
+	/* Ended in the middle of a copy: told as a wish, not as a fault of the file. */
+	if (ret == -ECANCELED && ingest_stopped(d->in))
+		return ret;
 	if (ret < 0)
 		return ingest_fail_err(d->in, d, node->name, ret, &err);
 	node->digest = file.digest;

@@ -13,6 +13,7 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/base/watch.h"
 #include "cas/copy.h"
 #include "cas/hash.h"
 #include "cas/put_i.h"
@@ -38,6 +39,8 @@ struct cas_put {
 	struct buf mem;
 	struct cas_tmp spill;
 	struct cas_digest digest;
+	const struct watch *watch; /* may be NULL */
+	uint64_t counted;	   /* what it was told that is not published */
 	bool copied;
 	int failed;
 };
@@ -63,10 +66,16 @@ int cas_put_new(struct cas_store *store, struct cas_put **out, struct err *err)
 	return 0;
 }
 
+void cas_put_set_watch(struct cas_put *put, const struct watch *watch)
+{
+	put->watch = watch;
+}
+
 void cas_put_free(struct cas_put *put)
 {
 	if (put == NULL)
 		return;
+	watch_take_back(put->watch, put->counted);
 	cas_tmp_fini(&put->spill);
 	buf_fini(&put->mem);
 	cas_hash_free(put->hash);
@@ -177,7 +186,7 @@ static int copy_large(struct cas_put *put, int fd, struct err *err)
 	if (ret < 0)
 		return err_set(err, ret, "cannot make a file in store %s: %s", put->store->path,
 			       strerrordesc_np(-ret));
-	return cas_copy_hash_fd(fd, put->spill.fd, &put->digest, err);
+	return cas_copy_hash_fd(fd, put->spill.fd, put->watch, &put->digest, err);
 }
 
 int cas_put_copy_fd(struct cas_put *put, int fd, struct err *err)
@@ -198,9 +207,12 @@ int cas_put_copy_fd(struct cas_put *put, int fd, struct err *err)
 	if (ret == 1) {
 		buf_reset(&put->mem);
 		ret = copy_large(put, fd, err);
+	} else if (ret == 0) {
+		watch_add(put->watch, put->digest.size);
 	}
 	if (ret < 0)
 		return fail(put, ret);
+	put->counted = put->digest.size;
 	put->copied = true;
 	return 0;
 }
@@ -208,7 +220,10 @@ int cas_put_copy_fd(struct cas_put *put, int fd, struct err *err)
 int cas_put_publish(struct cas_put *put, const struct cas_digest *expect, struct cas_digest *out,
 		    struct err *err)
 {
-	struct cas_put_bytes_at from = {.data = buf_str(&put->mem), .tmp = &put->spill};
+	struct watch quiet = {.cancel = put->watch ? put->watch->cancel : NULL,
+			      .stop = put->watch ? put->watch->stop : NULL};
+	struct cas_put_bytes_at from = {
+		.data = buf_str(&put->mem), .tmp = &put->spill, .watch = &quiet};
 	int ret = put->failed;
 
 	if (ret < 0)
@@ -225,6 +240,7 @@ int cas_put_publish(struct cas_put *put, const struct cas_digest *expect, struct
 	if (ret < 0)
 		return fail(put, ret);
 	cas_tmp_fini(&put->spill);
+	put->counted = 0;
 	if (out)
 		*out = put->digest;
 	return 0;

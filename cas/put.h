@@ -10,6 +10,7 @@
 struct cas_digest;
 struct cas_store;
 struct err;
+struct watch;
 
 /*
  * A put is OPEN, then SEALED, then PUBLISHED; freeing it earlier abandons it.
@@ -20,6 +21,13 @@ struct cas_put;
 
 /* Start a put in @store, which must outlive it. -EROFS: the store is read-only. */
 int cas_put_new(struct cas_store *store, struct cas_put **out, struct err *err);
+
+/*
+ * Tell @watch, which must outlive the put, how much cas_put_copy_fd has read so far (taken
+ * back when the put is freed unpublished); as it says, that and cas_put_publish end with
+ * -ECANCELED. For what may be large.
+ */
+void cas_put_set_watch(struct cas_put *put, const struct watch *watch);
 
 int cas_put_write(struct cas_put *put, const void *data, size_t len, struct err *err);
 
@@ -51,7 +59,7 @@ int cas_put_fd(struct cas_store *store, int fd, struct cas_digest *out, struct e
  * Take the regular file @dir_fd/@name into the store. It is moved when nobody can
  * change it afterwards: link count 1, a read lease holds from before hashing until
  * after it left its name, its owner is or could be made the store's, same filesystem,
- * and @may_move; else reflinked or copied and left where it is.
+ * no space taken by blocks of zeros, and @may_move; else reflinked or copied and left where it is.
  * *moved tells which; on failure the file is where it was. -EAGAIN: the file changed while it was
  * copied, three times over.
  */

@@ -10,12 +10,14 @@
 
 struct cas_store;
 struct err;
+struct watch;
 
 /* The bytes of a blob before it is published: in memory when @tmp has no file, else there. */
 struct cas_put_bytes_at {
 	const void *data;
 	struct cas_tmp *tmp;
-	bool moved; /* from the spool, whose file's lock we hold */
+	bool moved;		   /* from the spool, whose file's lock we hold */
+	const struct watch *watch; /* of a copy; may be NULL */
 };
 
 /*

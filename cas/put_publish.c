@@ -104,12 +104,13 @@ static int make_file(struct cas_store *store, const struct cas_digest *digest,
 			      : cas_tmp_open(store, store->cas_fd, digest->hash, named, tmp);
 
 	if (ret == 0 && from->tmp && from->tmp->fd >= 0) {
-		ret = cas_copy_fd(from->tmp->fd, tmp->fd, digest->size, CAS_COPY_ANY, err);
+		ret = cas_copy_fd_watched(from->tmp->fd, tmp->fd, digest->size, CAS_COPY_ANY,
+					  from->watch, err);
 		if (ret < 0)
 			return err_context(err, ret, "cannot write blob %s",
 					   CAS_DIGEST_TEXT(digest));
 	} else if (ret == 0) {
-		ret = io_write_full(tmp->fd, from->data, (size_t)digest->size);
+		ret = cas_copy_bytes(tmp->fd, from->data, (size_t)digest->size);
 	}
 	if (ret == 0)
 		ret = cas_store_dress(store, tmp->fd, CAS_BLOB_MODE);

@@ -10,6 +10,7 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/copy.h"
 #include "cas/hash.h"
 #include "cas/lease.h"
 #include "cas/put.h"
@@ -27,6 +28,8 @@
  *   rename to .tmp-X in the shard   a temporary, which cas_put_untake finds
  *   still one name and the lease?   (no: rename back, undress, copy instead)
  *   rename to HH/HASH               the blob
+ *
+ * One that holds whole blocks of zeros is copied all the same: the copy has holes there.
  *
  * A rename carries exactly one name away; its inode is compared afterwards, and somebody
  * else's file that slipped under the name is put back.
@@ -172,12 +175,13 @@ static int settle_leased(struct taken *t, const struct cas_digest *digest, bool 
 static int try_move(struct taken *t, struct cas_digest *out, bool *moved, struct err *err)
 {
 	struct cas_digest digest;
+	bool shrinks = false;
 	int ret;
 
 	if (!may_take(t) || cas_lease_take(t->fd) < 0)
 		return 0;
-	ret = cas_hash_fd(t->fd, &digest);
-	if (ret == 0)
+	ret = cas_copy_probe_fd(t->fd, &digest, &shrinks);
+	if (ret == 0 && !shrinks)
 		ret = settle_leased(t, &digest, moved, err);
 	cas_lease_drop(t->fd);
 	if (ret == 1)

@@ -98,9 +98,10 @@ static int make_file(struct cas_store *store, const struct cas_digest *digest,
 	int ret = cas_tmp_open(store, store->spool_fd, digest->hash, named, tmp);
 
 	if (ret == 0 && from->tmp && from->tmp->fd >= 0)
-		ret = cas_copy_fd(from->tmp->fd, tmp->fd, digest->size, CAS_COPY_ANY, NULL);
+		ret = cas_copy_fd_watched(from->tmp->fd, tmp->fd, digest->size, CAS_COPY_ANY,
+					  from->watch, NULL);
 	else if (ret == 0)
-		ret = io_write_full(tmp->fd, from->data, (size_t)digest->size);
+		ret = cas_copy_bytes(tmp->fd, from->data, (size_t)digest->size);
 	return ret == 0 ? cas_store_dress(store, tmp->fd, CAS_BLOB_MODE) : ret;
 }
 

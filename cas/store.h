@@ -46,6 +46,12 @@ enum cas_durability cas_store_durability(const struct cas_store *store);
  */
 int cas_store_has(struct cas_store *store, const struct cas_digest *digest);
 
+/*
+ * Blocks of 512 bytes that the blob's file takes: 1, or 0 when that is not to be had
+ * quickly (not there, or in a blob directory of its own).
+ */
+int cas_store_blocks(struct cas_store *store, const struct cas_digest *digest, uint64_t *blocks);
+
 /* Fill in the size of a blob of which only the hash is known. 1, 0 (unknown), negative. */
 int cas_store_resolve(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
 		      struct cas_digest *out);

@@ -72,6 +72,19 @@ int cas_store_has(struct cas_store *store, const struct cas_digest *digest)
 	return S_ISREG(st.st_mode) && (uint64_t)st.st_size == digest->size;
 }
 
+int cas_store_blocks(struct cas_store *store, const struct cas_digest *digest, uint64_t *blocks)
+{
+	char path[CAS_LAYOUT_PATH_SZ];
+	struct stat st;
+
+	cas_layout_path(digest->hash, path);
+	if (store->blobs_path || fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    !S_ISREG(st.st_mode) || (uint64_t)st.st_size != digest->size)
+		return 0;
+	*blocks = (uint64_t)st.st_blocks;
+	return 1;
+}
+
 int cas_store_resolve(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
 		      struct cas_digest *out)
 {

@@ -13,6 +13,7 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/base/watch.h"
 #include "cas/copy.h"
 #include "cas/digest.h"
 #include "cas/hash.h"
@@ -58,7 +59,7 @@ static void check_all_sizes(const char *dir, unsigned allow)
 		assert_int_equal(io_pwrite_full(src, data, sizes[i], 0), 0);
 		assert_int_equal(cas_copy_fd(src, dst, sizes[i], allow, NULL), 0);
 		assert_content(dst, data, sizes[i]);
-		assert_int_equal(cas_copy_hash_fd(src, dst2, &got, NULL), 0);
+		assert_int_equal(cas_copy_hash_fd(src, dst2, NULL, &got, NULL), 0);
 		assert_content(dst2, data, sizes[i]);
 		assert_int_equal(cas_hash_bytes(data, sizes[i], &want), 0);
 		assert_true(cas_digest_equal(&got, &want));
@@ -172,7 +173,7 @@ static void test_full_disk_leaves_the_target_empty(void **state)
 	fault_reset();
 	fault_fail(FAULT_IOCTL, 0, EOPNOTSUPP);
 	fault_fail(FAULT_PWRITE, 2, EDQUOT);
-	assert_int_equal(cas_copy_hash_fd(src, dst, &d, NULL), -EDQUOT);
+	assert_int_equal(cas_copy_hash_fd(src, dst, NULL, &d, NULL), -EDQUOT);
 	assert_int_equal(d.size, 77);
 	assert_int_equal(fstat(dst, &st), 0);
 	assert_int_equal(st.st_size, 0);
@@ -188,7 +189,7 @@ static void test_holes_and_zero_blocks_stay_holes(void **state)
 
 	memset(want + (1 << 20) + 5000, 'x', 100);
 	memset(want + (3 << 20), 'y', 4096);
-	for (int i = 0; i < 4; i++) {
+	for (int i = 0; i < 5; i++) {
 		auto_close int src = open_new(*state, "src");
 		auto_close int dst = open_new(*state, "dst");
 		struct cas_digest d;
@@ -205,10 +206,9 @@ static void test_holes_and_zero_blocks_stay_holes(void **state)
 		} else {
 			assert_int_equal(io_pwrite_full(src, want, 6 << 20, 0), 0);
 			fault_fail(FAULT_IOCTL, 0, EOPNOTSUPP);
-			assert_int_equal(
-				i == 2 ? cas_copy_fd(src, dst, 6 << 20, CAS_COPY_LOOP, NULL)
-				       : cas_copy_hash_fd(src, dst, &d, NULL),
-				0);
+			assert_int_equal(i < 4 ? cas_copy_fd(src, dst, 6 << 20, allow[i - 2], NULL)
+					       : cas_copy_hash_fd(src, dst, NULL, &d, NULL),
+					 0);
 		}
 		assert_int_equal(fstat(dst, &st), 0);
 		assert_int_equal(st.st_size, 6 << 20);
@@ -217,6 +217,64 @@ static void test_holes_and_zero_blocks_stay_holes(void **state)
 	}
 	free(want);
 	fault_reset();
+}
+
+static void test_bytes_that_are_zeros_become_a_hole(void **state)
+{
+	static const size_t lens[] = {1, 4095, 4096, 1 << 20};
+	unsigned char *zeros = calloc(1, 1 << 20);
+
+	for (size_t i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+		auto_close int dst = open_new(*state, "dst");
+		struct stat st;
+
+		assert_int_equal(cas_copy_bytes(dst, zeros, lens[i]), 0);
+		assert_content(dst, zeros, lens[i]);
+		assert_int_equal(fstat(dst, &st), 0);
+		assert_true(lens[i] < 4096 || st.st_blocks == 0);
+	}
+	free(zeros);
+}
+
+/* Half data, half hole; by every way; told to stop at once, by either flag, and not at all. */
+static void test_a_watch_counts_and_cancels(void **state)
+{
+	unsigned char *data = tests_noise(3 << 20, 3);
+	auto_close int src = open_new(*state, "src");
+	_Atomic uint64_t bytes = 7;
+	_Atomic bool yes = true;
+	const struct watch watches[] = {{.bytes = &bytes},
+					{.bytes = &bytes, .cancel = &yes},
+					{.bytes = &bytes, .stop = &yes}};
+
+	fault_reset();
+	assert_int_equal(io_pwrite_full(src, data, 3 << 20, 0), 0);
+	assert_int_equal(ftruncate(src, 6 << 20), 0);
+	for (int way = 0; way < 4; way++) {
+		for (int i = 0; i < 3; i++) {
+			auto_close int dst = open_new(*state, "dst");
+			struct cas_digest d = {.size = 77};
+			struct stat st;
+			int ret;
+
+			atomic_store(&bytes, 7);
+			if (way == 0)
+				ret = cas_copy_hash_fd(src, dst, &watches[i], &d, NULL);
+			else if (way == 1)
+				ret = cas_hash_fd_watched(src, &watches[i], &d);
+			else
+				ret = cas_copy_fd_watched(src, dst, 6 << 20,
+							  way == 2 ? CAS_COPY_LOOP
+								   : CAS_COPY_KERNEL,
+							  &watches[i], NULL);
+			assert_int_equal(ret, i ? -ECANCELED : 0);
+			assert_int_equal(atomic_load(&bytes), i ? 7 : 7 + (6 << 20));
+			assert_int_equal(d.size, i || way > 1 ? 77 : 6 << 20);
+			assert_int_equal(fstat(dst, &st), 0);
+			assert_int_equal(st.st_size, i || way == 1 ? 0 : 6 << 20);
+		}
+	}
+	free(data);
 }
 
 int main(void)
@@ -230,6 +288,8 @@ int main(void)
 		TESTS_IN_DIR(test_source_that_ends_early_is_an_error),
 		TESTS_IN_DIR(test_full_disk_leaves_the_target_empty),
 		TESTS_IN_DIR(test_holes_and_zero_blocks_stay_holes),
+		TESTS_IN_DIR(test_bytes_that_are_zeros_become_a_hole),
+		TESTS_IN_DIR(test_a_watch_counts_and_cancels),
 	};
 
 	return cmocka_run_group_tests_name("cas_copy", tests, NULL, NULL);
