@@ -14,11 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cas/cas.h"
 #include "fs/serve/passthrough.h"
 
-#define NR_BUCKETS 16384
+#define NR_BUCKETS   16384
+#define HOLES_MIN_SZ (1U << 20) /* puts leave no smaller ones */
 
 struct fs_backing {
 	struct cas_digest digest;
@@ -314,6 +316,33 @@ ssize_t fs_backing_read(const struct fs_backing *backing, void *data, size_t len
 	if (got >= 0 && (size_t)got < len)
 		return -EIO;
 	return got;
+}
+
+off_t fs_backing_seek(const struct fs_backing *backing, off_t off, int whence)
+{
+	off_t size = (off_t)backing->digest.size;
+	off_t got;
+
+	if (off < 0 || off >= size)
+		return -ENXIO;
+	/* Everybody reads by pread: the position of the shared descriptor means nothing. */
+	got = lseek(backing->fd, off, whence);
+	if (got < 0)
+		return -errno;
+	if (got >= size)
+		return whence == SEEK_DATA ? -ENXIO : size;
+	return got;
+}
+
+uint64_t fs_backing_blocks(const struct fs_backing_table *table, const struct cas_digest *digest)
+{
+	uint64_t full = (digest->size + 511) / 512;
+	uint64_t real;
+
+	if (digest->size < HOLES_MIN_SZ || cas_store_blocks(table->store, digest, &real) != 1)
+		return full;
+	/* Never 0: there are programs to which that says that nothing need be read. */
+	return real == 0 ? 1 : real < full ? real : full;
 }
 
 void fs_backing_set_device(struct fs_backing_table *table, int dev_fd)

@@ -40,6 +40,15 @@ void fs_backing_unref(struct fs_backing_table *table, struct fs_backing *backing
  */
 ssize_t fs_backing_read(const struct fs_backing *backing, void *data, size_t len, off_t off);
 
+/* lseek's SEEK_DATA and SEEK_HOLE, within the digest's size. -ENXIO: nothing from @off on. */
+off_t fs_backing_seek(const struct fs_backing *backing, off_t off, int whence);
+
+/*
+ * What stat shows as blocks of 512 bytes: what its size would take, or less when the file
+ * has holes. Asks the blob's file, and only for blobs that can have some.
+ */
+uint64_t fs_backing_blocks(const struct fs_backing_table *table, const struct cas_digest *digest);
+
 /*
  * Passthrough: from now on kernel ids belong to the connection @dev_fd, borrowed; those
  * given out before are void. -1: there are none.

@@ -10,10 +10,11 @@
 struct err;
 struct fs_session;
 
-/* Each sets its operations: names, data, attributes. */
+/* Each sets its operations: names, data, attributes, holes. */
 void fs_ops_name(struct fuse_lowlevel_ops *ops);
 void fs_ops_data(struct fuse_lowlevel_ops *ops);
 void fs_ops_attr(struct fuse_lowlevel_ops *ops);
+void fs_ops_seek(struct fuse_lowlevel_ops *ops);
 
 /* Cached until we say otherwise, in seconds. */
 #define FS_FOREVER 1e9

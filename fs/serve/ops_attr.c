@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 
 #include "cas/cas.h"
+#include "fs/serve/backing.h"
 #include "fs/serve/identity.h"
 #include "fs/serve/inode.h"
 #include "fs/serve/ops.h"
@@ -117,7 +118,9 @@ int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry,
 	};
 	int ret = size_of(entry, &st->st_size);
 
-	st->st_blocks = (st->st_size + 511) / 512;
+	st->st_blocks = entry->kind == FS_KIND_FILE
+				? (blkcnt_t)fs_backing_blocks(session->opts.backing, &entry->digest)
+				: (st->st_size + 511) / 512;
 	return ret;
 }
 
