@@ -67,17 +67,28 @@ int fs_sandbox_id_check(const char *id, struct err *err)
 	static const char good[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._+-";
 	size_t len = strlen(id);
+	size_t odd = strspn(id, good);
 
 	if (len == 0)
 		return err_set(err, -EINVAL, "sandbox id is empty");
 	if (len > FS_SANDBOX_ID_MAX)
-		return err_set(err, -EINVAL, "sandbox id %.32s... has %zu bytes, more than %d", id,
-			       len, FS_SANDBOX_ID_MAX);
+		return err_set(err, -EINVAL, "sandbox id %.*s... has %zu bytes, more than %d",
+			       odd < 32 ? (int)odd : 32, id, len, FS_SANDBOX_ID_MAX);
+	/* Words are for people and for JSON. */
+	if (id[odd] != '\0' && (id[odd] < ' ' || id[odd] > '~'))
+		return err_set(err, -EINVAL,
+			       "sandbox id %.*s...: byte 0x%02x in it; only letters, digits and "
+			       ". _ + - are allowed",
+			       (int)odd, id, (unsigned char)id[odd]);
+	if (odd != len)
+		return err_set(err, -EINVAL,
+			       "sandbox id %.*s...: only letters, digits and . _ + - are allowed",
+			       (int)odd + 1, id);
 	if (id[0] == '.')
 		return err_set(err, -EINVAL, "sandbox id %s starts with a dot", id);
-	if (strspn(id, good) != len)
-		return err_set(err, -EINVAL,
-			       "sandbox id %s: only letters, digits and . _ + - are allowed", id);
+	/* An option, or the end of them, wherever words are read. */
+	if (strncmp(id, "--", 2) == 0)
+		return err_set(err, -EINVAL, "sandbox id %s starts with two dashes", id);
 	return 0;
 }
 

@@ -15,10 +15,16 @@ refused() {
 }
 
 refused --root "$root" --id a/b
-said a/b
+said "id a/..."
 refused --root "$root" --id ..
 refused --root "$root" --id .
 refused --root "$root" --id ''
+refused --root "$root" --id=--
+said "sandbox id -- starts with two dashes"
+refused --root "$root" --id "$(printf 'ab\377c')"
+said "sandbox id ab...: byte 0xff in it"
+refused --root "$root" --id "a b"
+said "sandbox id a ...: only letters"
 refused --root "$root" --id "$(printf 'x%.0s' $(seq 255))"
 said "255 bytes"
 sandbox_new "$root" --id taken > /dev/null

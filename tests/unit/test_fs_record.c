@@ -132,7 +132,8 @@ static void test_ids(void **state)
 {
 	char longest[130];
 	const char *const good[] = {"a", "A.b_c+d-9", "-x", "0"};
-	const char *const bad[] = {"", ".", "..", ".x", "a/b", "a b", "a\n", "\xc3\xa4", longest};
+	const char *const bad[] = {"",	  ".",	      "..", ".x",  "a/b",  "a b",
+				   "a\n", "\xc3\xa4", "--", "--x", longest};
 
 	memset(longest, 'x', 129);
 	longest[129] = '\0';
