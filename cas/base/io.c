@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -213,13 +215,54 @@ struct removal {
 
 static int remove_entries(int fd, struct removal *r, int depth, struct err *err);
 
+/* Take immutable and append-only off, where we may; true: something was taken off. */
+static bool unflag(int fd)
+{
+	int flags;
+
+	if (fd < 0 || ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 ||
+	    !(flags & (FS_IMMUTABLE_FL | FS_APPEND_FL)))
+		return false;
+	flags &= ~(FS_IMMUTABLE_FL | FS_APPEND_FL);
+	return ioctl(fd, FS_IOC_SETFLAGS, &flags) == 0;
+}
+
+/* Of @name, a file or directory, and of the directory that it is in. */
+static bool unflag_entry(int dir_fd, const char *name)
+{
+	auto_close int fd = -1;
+	bool parent = unflag(dir_fd);
+	struct stat st;
+
+	/* Nothing else has flags, and opening it could do something. */
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+		fd = openat(dir_fd, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+	return unflag(fd) || parent;
+}
+
+/* unlinkat, also of what an action made immutable; -1 with errno. */
+static int drop(int dir_fd, const char *name, int how)
+{
+	if (unlinkat(dir_fd, name, how) == 0)
+		return 0;
+	if (errno != EPERM)
+		return -1;
+	if (unflag_entry(dir_fd, name))
+		return unlinkat(dir_fd, name, how);
+	errno = EPERM;
+	return -1;
+}
+
 /* False where a rename is not possible; then recursion has to do. */
 static bool lift(int dir_fd, const char *name, struct removal *r)
 {
 	char lifted[32];
 
 	(void)snprintf(lifted, sizeof(lifted), ".casbox-lifted-%u", r->lifted);
-	if (renameat(dir_fd, name, r->top_fd, lifted) < 0)
+	if (renameat(dir_fd, name, r->top_fd, lifted) < 0 &&
+	    (errno != EPERM || !unflag_entry(dir_fd, name) ||
+	     renameat(dir_fd, name, r->top_fd, lifted) < 0))
 		return false;
 	r->lifted++;
 	return true;
@@ -254,8 +297,10 @@ static int remove_open(int dir_fd, const char *name, const struct removal *r, in
 		char proc[64];
 
 		(void)snprintf(proc, sizeof(proc), "/proc/self/fd/%d", path_fd);
-		if (chmod(proc, st.st_mode | 0700) < 0)
-			return err_set(err, -errno, "cannot make %s removable", name);
+		if (chmod(proc, st.st_mode | 0700) < 0 &&
+		    (errno != EPERM || !unflag_entry(dir_fd, name) ||
+		     chmod(proc, st.st_mode | 0700) < 0))
+			return err_set(err, -errno, "cannot make %s removable: %m", name);
 	}
 	*fd = openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*fd < 0)
@@ -275,8 +320,8 @@ static int remove_dir(int dir_fd, const char *name, struct removal *r, int depth
 	ret = remove_entries(steal_fd(&fd), r, depth, err);
 	if (ret < 0)
 		return ret;
-	if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		return err_set(err, -errno, "cannot remove directory %s", name);
+	if (drop(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return err_set(err, -errno, "cannot remove directory %s: %m", name);
 	return 0;
 }
 
@@ -297,12 +342,13 @@ static int remove_entries(int fd, struct removal *r, int depth, struct err *err)
 
 		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
 			continue;
-		if (de->d_type != DT_DIR && unlinkat(fd, de->d_name, 0) == 0)
+		if (de->d_type != DT_DIR && drop(fd, de->d_name, 0) == 0)
 			continue;
-		if (de->d_type == DT_DIR || errno == EISDIR || errno == EPERM)
+		if (de->d_type == DT_DIR || errno == EISDIR ||
+		    (errno == EPERM && de->d_type == DT_UNKNOWN))
 			ret = remove_dir(fd, de->d_name, r, depth + 1, err);
 		else if (errno != ENOENT)
-			ret = err_set(err, -errno, "cannot remove %s", de->d_name);
+			ret = err_set(err, -errno, "cannot remove %s: %m", de->d_name);
 		if (ret < 0)
 			return ret;
 	}
@@ -329,8 +375,8 @@ static int remove_top(int dir_fd, const char *name, dev_t dev, struct err *err)
 	} while (ret == 0 && r.lifted != lifted);
 	if (ret < 0)
 		return ret;
-	if (unlinkat(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-		return err_set(err, -errno, "cannot remove directory %s", name);
+	if (drop(dir_fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		return err_set(err, -errno, "cannot remove directory %s: %m", name);
 	return 0;
 }
 
@@ -342,8 +388,8 @@ int io_remove_tree(int dir_fd, const char *name, struct err *err)
 		return errno == ENOENT ? 0 : err_set(err, -errno, "cannot stat %s", name);
 	if (S_ISDIR(st.st_mode))
 		return remove_top(dir_fd, name, st.st_dev, err);
-	if (unlinkat(dir_fd, name, 0) < 0 && errno != ENOENT)
-		return err_set(err, -errno, "cannot remove %s", name);
+	if (drop(dir_fd, name, 0) < 0 && errno != ENOENT)
+		return err_set(err, -errno, "cannot remove %s: %m", name);
 	return 0;
 }
 
