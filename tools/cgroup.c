@@ -93,19 +93,30 @@ static int parent_path(char **out, struct err *err)
 	return 0;
 }
 
-int cgroup_make(const char *name, struct cgroup *out, struct err *err)
+int cgroup_place(const char *name, char **out, struct err *err)
 {
 	auto_free char *parent = NULL;
-	auto_free char *path = NULL;
 	int ret = parent_path(&parent, err);
-	int fd;
 
 	if (ret)
 		return ret;
-	if (asprintf(&path, "%s/%s", parent, name) < 0) {
-		path = NULL;
+	if (faccessat(AT_FDCWD, parent, W_OK, AT_EACCESS))
+		return err_set(err, -errno, "cannot make a control group in %s: %s", parent,
+			       strerror(errno));
+	if (asprintf(out, "%s/%s", parent, name) < 0) {
+		*out = NULL;
 		return err_set(err, -ENOMEM, "out of memory");
 	}
+	return 0;
+}
+
+int cgroup_make(const char *path, struct cgroup *out, struct err *err)
+{
+	auto_free char *copy = strdup(path);
+	int fd, ret;
+
+	if (!copy)
+		return err_set(err, -ENOMEM, "out of memory");
 	if (mkdir(path, 0755) && errno != EEXIST)
 		return err_set(err, -errno, "cannot make the control group %s: %s", path,
 			       strerror(errno));
@@ -116,7 +127,7 @@ int cgroup_make(const char *name, struct cgroup *out, struct err *err)
 		return err_set(err, ret, "cannot open the control group %s: %s", path,
 			       strerror(-ret));
 	}
-	*out = (struct cgroup){steal_ptr(&path), fd};
+	*out = (struct cgroup){steal_ptr(&copy), fd};
 	return 0;
 }
 

@@ -11,10 +11,13 @@ struct cgroup {
 };
 
 /*
- * Make the group @name below our own in the version 2 hierarchy, wherever that is
- * mounted. -ENOENT: no such hierarchy. -EACCES, -EROFS, -EPERM: not ours to divide.
+ * The path of a group @name below our own in the version 2 hierarchy, wherever that is
+ * mounted; the caller's. -ENOENT: no such hierarchy. -EACCES, -EROFS: not ours to divide.
  */
-int cgroup_make(const char *name, struct cgroup *out, struct err *err);
+int cgroup_place(const char *name, char **out, struct err *err);
+
+/* Make the group at @path. -EACCES, -EROFS, -EPERM as above. */
+int cgroup_make(const char *path, struct cgroup *out, struct err *err);
 
 /*
  * Kill everything in the group and wait until it is empty, or @timeout_ms passed

@@ -379,11 +379,25 @@ static int create_sandbox(struct run *run, struct err *err)
 	return ret;
 }
 
-/* Privileges and the hierarchy decide whether there is a group; the work is done without. */
+/* An empty group, or none, would prove to the daemon that the command has ended. */
+static int leave_group(void *ctx, struct err *err)
+{
+	struct run *run = ctx;
+	const char *const words[] = {"cgroup", run->id};
+
+	return client_ask(run->client, words, 2, CLIENT_QUICK_MS, NULL, err);
+}
+
+/*
+ * Privileges and the hierarchy decide whether there is a group; the work is done without.
+ * The daemon, which has to end it if we die, is told first: killed at any point, we leave
+ * no group that nobody knows of.
+ */
 static int make_group(struct run *run, struct err *err)
 {
 	const char *words[] = {"cgroup", run->id, NULL};
 	auto_free char *name = NULL;
+	auto_free char *path = NULL;
 	struct err why = {0};
 	int ret;
 
@@ -391,28 +405,21 @@ static int make_group(struct run *run, struct err *err)
 		name = NULL;
 		return out_of_memory(err);
 	}
-	if (cgroup_make(name, &run->cgroup, &why)) {
+	ret = cgroup_place(name, &path, &why);
+	if (ret) {
 		log_info("no control group: %s", why.msg);
 		return 0;
 	}
-	words[2] = run->cgroup.path;
-	/* The daemon must be able to end the group if we die: else there is none. */
+	words[2] = path;
 	ret = client_ask(run->client, words, 3, CLIENT_QUICK_MS, NULL, &why);
-	if (ret == -EINVAL) {
-		log_info("no control group: %s", why.msg);
-		cgroup_fini(&run->cgroup);
-		ret = 0;
-	}
-	return ret ? err_set(err, ret, "%s", err_text(&why, ret)) : 0;
-}
-
-/* An empty group would prove to the daemon that the command has ended. */
-static int leave_group(void *ctx, struct err *err)
-{
-	struct run *run = ctx;
-	const char *const words[] = {"cgroup", run->id};
-
-	return client_ask(run->client, words, 2, CLIENT_QUICK_MS, NULL, err);
+	if (ret && ret != -EINVAL)
+		return err_set(err, ret, "%s", err_text(&why, ret));
+	if (ret == 0 && cgroup_make(path, &run->cgroup, &why))
+		ret = leave_group(run, err);
+	else if (ret == 0)
+		return 0;
+	log_info("no control group: %s", why.msg);
+	return ret == -EINVAL ? 0 : ret;
 }
 
 static int run_command(struct run *run, struct err *err)

@@ -1,6 +1,7 @@
 /* fs/sandbox/cgroup.c - end everything in a control group of ours */
 #include "fs/sandbox/cgroup.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -15,12 +16,16 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/lock.h"
+#include "cas/base/log.h"
 
 #define CGROUP_TOP     "/sys/fs/cgroup/"
 #define CGROUP_PREFIX  "casbox-"
 #define KILL_WAIT_NS   5000000000ULL
 #define KILL_PAUSE_NS  1000000L
 #define PROCS_FILE_MAX (1 << 20)
+
+#define REMOVE_TRIES	50
+#define REMOVE_PAUSE_NS 2000000L
 
 int fs_cgroup_check(const char *cgroup, struct err *err)
 {
@@ -94,7 +99,7 @@ int fs_cgroup_kill(const char *cgroup, struct err *err)
 	for (;;) {
 		ret = populated(fd);
 		if (ret == 0) {
-			/* Whoever made it may have died before he could remove it. */
+			/* Most often it works at once, and whoever made it may be dead. */
 			(void)rmdir(cgroup);
 			return 0;
 		}
@@ -108,4 +113,48 @@ int fs_cgroup_kill(const char *cgroup, struct err *err)
 				       "control group %s: processes survive SIGKILL", cgroup);
 		(void)nanosleep(&pause, NULL);
 	}
+}
+
+/* What a nested run that was killed with the rest has left: groups in which nobody is. */
+static void remove_below(int fd)
+{
+	auto_close int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_closedir DIR *dir = copy < 0 ? NULL : fdopendir(copy);
+	struct dirent *de;
+
+	if (dir == NULL)
+		return;
+	(void)steal_fd(&copy);
+	while ((de = readdir(dir)) != NULL) {
+		auto_close int child = -1;
+
+		if (de->d_type != DT_DIR || de->d_name[0] == '.')
+			continue;
+		child = openat(fd, de->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		if (child >= 0)
+			remove_below(child);
+		(void)unlinkat(fd, de->d_name, AT_REMOVEDIR);
+	}
+}
+
+void fs_cgroup_remove(const char *cgroup)
+{
+	const struct timespec pause = {.tv_nsec = REMOVE_PAUSE_NS};
+	int code = 0;
+
+	if (fs_cgroup_check(cgroup, NULL) < 0)
+		return;
+	for (int i = 0; i < REMOVE_TRIES; i++) {
+		auto_close int fd = -1;
+
+		code = rmdir(cgroup) < 0 ? errno : 0;
+		if (code != EBUSY)
+			break;
+		fd = open(cgroup, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd >= 0)
+			remove_below(fd);
+		(void)nanosleep(&pause, NULL);
+	}
+	if (code != 0 && code != ENOENT)
+		log_warn("cannot remove control group %s: %s", cgroup, strerrordesc_np(code));
 }

@@ -13,4 +13,10 @@ int fs_cgroup_check(const char *cgroup, struct err *err);
  */
 int fs_cgroup_kill(const char *cgroup, struct err *err);
 
+/*
+ * Remove a group in which nobody is left: the kernel calls it busy for a moment after the
+ * last process went, so this may wait some 100 ms.
+ */
+void fs_cgroup_remove(const char *cgroup);
+
 #endif

@@ -195,6 +195,8 @@ static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const c
 		return ret;
 	fs_sandbox_set_state(all, sb, FS_SANDBOX_LIVE);
 	ret = fs_record_write_new(&sb->rec, sb->dir_fd, all->durable, err);
+	if (ret == 0)
+		fs_sandbox_give(all, sb->dir_fd, FS_RECORD_NAME);
 	if (ret == 0 && renameat2(all->dir_fd, dir, all->dir_fd, sb->rec.id, RENAME_NOREPLACE) < 0)
 		ret = err_set(err, -errno, "cannot make the directory of sandbox %s: %m",
 			      sb->rec.id);
@@ -220,7 +222,7 @@ static int sandbox_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 	ret = sandbox_make(all, sb, dir->name, err);
 	if (ret < 0)
 		(void)fs_reaper_take(all, dir->name, fs_sandbox_dir_steal(all, sb),
-				     sb->rec.plan.nr_layers, NULL);
+				     sb->rec.plan.nr_layers, NULL, NULL);
 	else
 		fs_sandbox_dir_settle(all, sb);
 	fs_pooled_free(dir);
@@ -311,7 +313,7 @@ int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err)
 	}
 	/* Who is inside still keeps what he has, and it is used for nothing else. */
 	ret = fs_reaper_take(all, id, sb->leftover ? -1 : fs_sandbox_dir_steal(all, sb),
-			     sb->rec.plan.nr_layers, err);
+			     sb->rec.plan.nr_layers, sb->rec.cgroup, err);
 	if (ret == 0) {
 		fs_sandbox_leave(all, sb);
 		fs_sandbox_history(all, sb, "removed");

@@ -111,6 +111,7 @@ static int capture(struct finish *f)
 	if (ret < 0)
 		return ret;
 	if (journal) {
+		fs_sandbox_give(f->all, f->dir_fd, FS_JOURNAL_NAME);
 		opts.moving = fs_journal_moving;
 		opts.moving_ctx = journal;
 	}
@@ -155,6 +156,7 @@ static int keep_result(struct finish *f)
 	if (ret == 0)
 		ret = io_overwrite_file(f->dir_fd, FS_RESULT_NAME, buf_str(&f->result),
 					f->result.len, 0600, f->all->durable);
+	fs_sandbox_give(f->all, f->dir_fd, FS_RESULT_NAME);
 	if (ret < 0) {
 		json_decref(notes);
 		return err_set(f->err, ret, "sandbox %s: cannot write its result: %s", rec->id,
@@ -170,6 +172,8 @@ static int keep_result(struct finish *f)
 	ret = fs_record_write(rec, f->dir_fd, f->all->durable, f->err);
 	if (ret < 0)
 		fs_sandbox_set_state(f->all, f->sb, FS_SANDBOX_FINISHING);
+	else
+		fs_sandbox_give(f->all, f->dir_fd, FS_RECORD_NAME);
 	return ret;
 }
 

@@ -38,14 +38,18 @@ static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandb
 static int open_dir(struct fs_sandboxes *all, struct err *err)
 {
 	int store_fd = cas_store_dir_fd(all->store);
+	struct stat st;
 
 	if (mkdirat(store_fd, "sandboxes", 0700) < 0 && errno != EEXIST)
 		return err_set(err, -errno, "cannot make %s/sandboxes: %m",
 			       cas_store_path(all->store));
 	all->dir_fd = openat(store_fd, "sandboxes", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (all->dir_fd < 0)
+	if (all->dir_fd < 0 || fstat(all->dir_fd, &st) < 0)
 		return err_set(err, -errno, "cannot open %s/sandboxes: %m",
 			       cas_store_path(all->store));
+	all->give = geteuid() == 0 && st.st_uid != 0;
+	all->uid = st.st_uid;
+	all->gid = st.st_gid;
 	return 0;
 }
 
@@ -71,7 +75,7 @@ static int read_one(struct fs_sandboxes *all, const char *name, struct fs_sandbo
 	if (sb && ret == -ENOENT) {
 		/* Its creation was not answered, so nobody knows of it. */
 		log_info("sandbox %s: made incompletely before a crash, removed", name);
-		(void)fs_reaper_take(all, name, -1, 0, NULL);
+		(void)fs_reaper_take(all, name, -1, 0, NULL, NULL);
 	} else if (ret == 0 && strcmp(sb->rec.id, name) != 0) {
 		ret = err_set(&err, -EUCLEAN, "the record is that of %s", sb->rec.id);
 	}
@@ -101,17 +105,18 @@ static int by_creation(const void *a, const void *b)
 static int read_records(struct fs_sandboxes *all, struct fs_sandbox ***out, size_t *nr,
 			struct err *err)
 {
-	int fd = openat(all->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_close int fd = openat(all->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	struct fs_sandbox **found = NULL;
 	struct dirent *de;
 	int ret = 0;
 
+	*nr = 0;
 	if (dir == NULL)
 		return err_set(err, -errno, "cannot list %s/sandboxes: %m",
 			       cas_store_path(all->store));
-	*nr = 0;
-	while (ret >= 0 && (de = readdir(dir)) != NULL) {
+	(void)steal_fd(&fd);
+	while (ret >= 0 && (errno = 0, de = readdir(dir)) != NULL) {
 		struct fs_sandbox **grown = realloc(found, (*nr + 1) * sizeof(*found));
 
 		ret = grown ? 0 : -ENOMEM;
@@ -120,10 +125,15 @@ static int read_records(struct fs_sandboxes *all, struct fs_sandbox ***out, size
 			ret = read_one(all, de->d_name, &found[*nr]);
 		*nr += ret > 0;
 	}
+	/* A list cut short would leave live sandboxes without their mounts. */
+	if (ret >= 0 && errno != 0)
+		ret = -errno;
 	if (*nr > 1)
 		qsort(found, *nr, sizeof(*found), by_creation);
 	*out = found;
-	return ret < 0 ? err_set(err, ret, "no memory for sandboxes") : 0;
+	return ret < 0 ? err_set(err, ret, "cannot list the sandboxes of %s: %s",
+				 cas_store_path(all->store), strerrordesc_np(-ret))
+		       : 0;
 }
 
 static int enter_all(struct fs_sandboxes *all, struct err *err)

@@ -33,6 +33,8 @@ void fs_pooled_free(struct fs_pooled *dir)
 {
 	if (dir && dir->dir_fd >= 0)
 		(void)close(dir->dir_fd);
+	if (dir)
+		free(dir->cgroup);
 	free(dir);
 }
 

@@ -21,6 +21,7 @@ struct fs_pooled {
 	struct fs_pooled *next;
 	int dir_fd;
 	size_t nr_layers; /* of the sandbox that had it */
+	char *cgroup;	  /* its control group; NULL: none. Owned */
 	char name[48];	  /* in STORE/sandboxes */
 };
 

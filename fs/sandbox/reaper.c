@@ -12,6 +12,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "fs/sandbox/cgroup.h"
 #include "fs/sandbox/pool.h"
 #include "fs/sandbox/sandbox_i.h"
 
@@ -91,10 +92,22 @@ static void ready_add(struct fs_sandboxes *all, struct fs_pooled *dir)
 	lock_drop(&all->reap_lock);
 }
 
+static int pool_make(struct fs_sandboxes *all, struct fs_pooled **out, struct err *err)
+{
+	int ret = fs_pool_make(all->dir_fd, out, err);
+
+	if (ret == 0)
+		fs_sandbox_give(all, all->dir_fd, (*out)->name);
+	return ret;
+}
+
 static void reap_one(struct fs_sandboxes *all, struct fs_pooled *dir, bool again)
 {
 	struct err err = {0};
 
+	if (dir->cgroup)
+		fs_cgroup_remove(dir->cgroup);
+	free(steal_ptr(&dir->cgroup));
 	if (again && dir->dir_fd >= 0 && fs_pool_recycle(all->dir_fd, dir, &err) == 0) {
 		ready_add(all, dir);
 		return;
@@ -137,7 +150,7 @@ static void *reaper_main(void *arg)
 		failed = false;
 		if (task > 0)
 			reap_one(all, dir, again);
-		else if (fs_pool_make(all->dir_fd, &dir, NULL) == 0)
+		else if (pool_make(all, &dir, NULL) == 0)
 			ready_add(all, dir);
 		else
 			failed = true; /* whoever needs one learns why */
@@ -180,6 +193,8 @@ static NO_LOCK_CHECK void drop_all(struct fs_sandboxes *all)
 	}
 	for (struct fs_pooled *dir = all->going; dir; dir = next) {
 		next = dir->next;
+		if (dir->cgroup)
+			fs_cgroup_remove(dir->cgroup);
 		fs_pooled_free(dir);
 	}
 	all->ready = all->going = NULL;
@@ -215,13 +230,13 @@ int fs_reaper_prepared(struct fs_sandboxes *all, struct fs_pooled **out, struct 
 	}
 	lock_drop(&all->reap_lock);
 	if (dir == NULL)
-		return fs_pool_make(all->dir_fd, out, err);
+		return pool_make(all, out, err);
 	*out = dir;
 	return 0;
 }
 
 int fs_reaper_take(struct fs_sandboxes *all, const char *name, int dir_fd, size_t nr_layers,
-		   struct err *err)
+		   const char *cgroup, struct err *err)
 {
 	struct fs_pooled *dir = calloc(1, sizeof(*dir));
 	int ret = 0;
@@ -233,6 +248,8 @@ int fs_reaper_take(struct fs_sandboxes *all, const char *name, int dir_fd, size_
 	}
 	dir->dir_fd = dir_fd;
 	dir->nr_layers = nr_layers;
+	/* Without memory an empty group stays. */
+	dir->cgroup = cgroup ? strdup(cgroup) : NULL;
 	ret = fs_pool_name(FS_GONE_PREFIX, dir, err);
 	if (ret == 0 && renameat(all->dir_fd, name, all->dir_fd, dir->name) < 0)
 		ret = errno == ENOENT ? 1

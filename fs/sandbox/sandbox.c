@@ -266,11 +266,19 @@ void fs_sandbox_dir_settle(struct fs_sandboxes *all, struct fs_sandbox *sb)
 		(void)close(fd);
 }
 
+void fs_sandbox_give(const struct fs_sandboxes *all, int dir_fd, const char *name)
+{
+	if (all->give && fchownat(dir_fd, name, all->uid, all->gid, AT_SYMLINK_NOFOLLOW) < 0)
+		log_warn("cannot give %s of a sandbox to the owner of the store: %m", name);
+}
+
 int fs_sandbox_save(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
 {
 	int fd = fs_sandbox_dir(all, sb, err);
 	int ret = fd < 0 ? fd : fs_record_write(&sb->rec, fd, all->durable, err);
 
+	if (ret == 0)
+		fs_sandbox_give(all, fd, FS_RECORD_NAME);
 	fs_sandbox_dir_settle(all, sb);
 	return ret;
 }

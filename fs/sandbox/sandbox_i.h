@@ -71,6 +71,9 @@ struct fs_sandboxes {
 	bool durable;
 	char *boot_id;
 	int dir_fd; /* STORE/sandboxes */
+	bool give;  /* we are root, and it is somebody else's: */
+	uid_t uid;
+	gid_t gid;
 
 	struct lock lock; /* rank SANDBOX */
 	pthread_cond_t idle;
@@ -135,6 +138,8 @@ void fs_sandbox_dir_settle(struct fs_sandboxes *all, struct fs_sandbox *sb);
 int fs_sandbox_dir_steal(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* Open STORE/sandboxes/ID. */
 int fs_sandbox_open_dir(struct fs_sandboxes *all, const char *id, struct err *err);
+/* As root in somebody's store: @name is his, or he could not even tell what we need. */
+void fs_sandbox_give(const struct fs_sandboxes *all, int dir_fd, const char *name);
 /* Write the record as it stands. */
 int fs_sandbox_save(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
 /* A row of history. */
@@ -192,8 +197,9 @@ int fs_reaper_prepared(struct fs_sandboxes *all, struct fs_pooled **out, struct 
  * Move STORE/sandboxes/@name out of the way; its files go in the background. With @dir_fd,
  * which is taken over (-1: none), it may be made ready for another sandbox instead: nobody
  * has a layer of it mounted any more, and it has @nr_layers of them. A missing name is fine.
+ * @cgroup (NULL: none), whose processes have ended, goes too.
  */
 int fs_reaper_take(struct fs_sandboxes *all, const char *name, int dir_fd, size_t nr_layers,
-		   struct err *err);
+		   const char *cgroup, struct err *err);
 
 #endif

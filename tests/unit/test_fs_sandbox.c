@@ -648,6 +648,27 @@ static void test_finish_ends_the_control_group_first(void **state)
 	tests_box_close(&box);
 }
 
+/* One that its maker, killed, could not remove, and one in it that another left. */
+static void test_an_empty_control_group_goes_with_its_sandbox(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+	const char *cgroup = cgroup_make();
+
+	if (cgroup[0] == '\0')
+		skip();
+	assert_int_equal(mkdir(tests_path(cgroup, "casbox-nested"), 0755), 0);
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	(void)tests_box_create(&box, "c", &root, FS_WRITABLE_OUTPUTS, OUTPUTS("out/"));
+	assert_int_equal(fs_sandbox_set_cgroup(box.all, "c", cgroup, NULL), 0);
+	assert_int_equal(fs_sandbox_remove(box.all, "c", NULL), 0);
+	for (int i = 0; i < 500 && access(cgroup, F_OK) == 0; i++)
+		(void)usleep(10000);
+	assert_int_equal(access(cgroup, F_OK), -1);
+	tests_box_close(&box);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -668,6 +689,7 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_concurrent_finishes_agree),
 		TESTS_IN_DIR(test_captures_are_synced_in_the_background),
 		TESTS_IN_DIR(test_finish_ends_the_control_group_first),
+		TESTS_IN_DIR(test_an_empty_control_group_goes_with_its_sandbox),
 	};
 	int status;
 

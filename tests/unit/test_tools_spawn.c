@@ -211,11 +211,12 @@ static void test_a_group_holds_the_command_from_birth(void **state)
 	struct spawn_options opts = defaults(argv);
 	struct cgroup group = {NULL, -1};
 	auto_buf struct buf text = {0};
+	auto_free char *place = NULL;
 	char name[64];
 	int fd;
 
 	(void)snprintf(name, sizeof(name), "casbox-test-%d", (int)getpid());
-	if (cgroup_make(name, &group, NULL))
+	if (cgroup_place(name, &place, NULL) || cgroup_make(place, &group, NULL))
 		skip();
 	assert_int_equal(cgroup_adopt_orphans(), 0);
 	fd = open(tests_path(*state, "out"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
