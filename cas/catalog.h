@@ -11,13 +11,15 @@ struct err;
 
 /*
  * What a blob's file looked like when its bytes were last hashed (design: stamps).
- * Times are nanoseconds since the epoch. Any difference means: hash before serving.
+ * Times are nanoseconds since the epoch. Any difference means: hash before serving;
+ * @blocks is for accounting alone, and zero where nobody counts.
  */
 struct cas_stamp {
 	uint64_t ino;
 	uint64_t size;
 	int64_t mtime_ns;
 	int64_t ctime_ns;
+	uint64_t blocks; /* of 512 bytes */
 };
 
 /* A source file's identity, under which ingest remembers its digest. */
@@ -35,6 +37,15 @@ struct cas_file_id {
 struct cas_victim {
 	struct cas_digest digest;
 	int64_t last_use_ns;
+	uint64_t disk; /* bytes of blocks */
+};
+
+/* What all blobs together are. */
+struct cas_usage {
+	uint64_t blobs;
+	uint64_t bytes;	   /* of their contents */
+	uint64_t disk;	   /* of their blocks */
+	int64_t latest_ns; /* last use of all */
 };
 
 /*
@@ -76,6 +87,11 @@ struct cas_catalog_ops {
 	int (*flush)(void *ctx, struct err *err);
 
 	/*
+	 * 1 and *out when victims and this can be trusted to name every blob, as far as
+	 * anybody has told of it; 0 when the files themselves have to be looked at. May block.
+	 */
+	int (*usage)(void *ctx, struct cas_usage *out);
+	/*
 	 * Up to @max blobs in order of last use, oldest first, after @after (NULL: from
 	 * the start). Returns the count. May block. Only evict calls it.
 	 */
@@ -87,6 +103,13 @@ struct cas_catalog_ops {
 	 * Returns the count. May block. Only evict calls it.
 	 */
 	int (*trees)(void *ctx, int64_t after_ns, struct cas_victim *out, int max, struct err *err);
+	/*
+	 * What is in a tree was used as the tree was, if not later. @list: hashes and times.
+	 * May block. Only evict calls it, and then trees_done, which forgets the trees whose
+	 * use was recorded with a time up to @until_ns.
+	 */
+	int (*spread)(void *ctx, const struct cas_victim *list, int nr, struct err *err);
+	int (*trees_done)(void *ctx, int64_t until_ns, struct err *err);
 };
 
 struct cas_catalog {

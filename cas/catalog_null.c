@@ -54,6 +54,13 @@ static int null_flush(void *ctx, struct err *err)
 	return 0;
 }
 
+static int null_usage(void *ctx, struct cas_usage *out)
+{
+	(void)ctx;
+	(void)out;
+	return 0;
+}
+
 static int null_victims(void *ctx, const struct cas_victim *after, struct cas_victim *out, int max,
 			struct err *err)
 {
@@ -75,6 +82,23 @@ static int null_trees(void *ctx, int64_t after_ns, struct cas_victim *out, int m
 	return 0;
 }
 
+static int null_spread(void *ctx, const struct cas_victim *list, int nr, struct err *err)
+{
+	(void)ctx;
+	(void)list;
+	(void)nr;
+	(void)err;
+	return 0;
+}
+
+static int null_trees_done(void *ctx, int64_t until_ns, struct err *err)
+{
+	(void)ctx;
+	(void)until_ns;
+	(void)err;
+	return 0;
+}
+
 static const struct cas_catalog_ops null_ops = {
 	.blob_find = null_blob_find,
 	.size_find = null_size_find,
@@ -85,8 +109,11 @@ static const struct cas_catalog_ops null_ops = {
 	.file_find = null_file_find,
 	.file_add = null_file_add,
 	.flush = null_flush,
+	.usage = null_usage,
 	.victims = null_victims,
 	.trees = null_trees,
+	.spread = null_spread,
+	.trees_done = null_trees_done,
 };
 
 const struct cas_catalog cas_catalog_null = {.ops = &null_ops, .ctx = NULL};

@@ -14,31 +14,35 @@ struct err;
  * Who is needed: @each calls @root for each live input root, pinned root and result, with
  * is_directory telling whether the closure below counts too. May block.
  *
- * Blobs go in batches, each between @freeze and @thaw; no root may be added meanwhile, so
- * neither may wait for long. @freeze returns true when roots may have been added since
- * the last call, or for the first one since the eviction began: @each is then asked
- * again. Both are NULL where nobody adds any.
+ * Blobs go in small batches, each between @freeze and @thaw; no root may be added
+ * meanwhile. @freeze sets *changed when roots may have been added since the last call, or
+ * for the first one since the eviction began: @each is then asked again. It returns 0, or
+ * -EBUSY at once when somebody adds one slowly: nothing is frozen, and it is asked again a
+ * little later. Both are NULL where nobody adds any.
  */
 struct cas_evict_roots {
 	int (*each)(void *ctx,
 		    int (*root)(void *arg, const struct cas_digest *d, bool is_directory),
 		    void *arg, struct err *err);
-	bool (*freeze)(void *ctx);
+	int (*freeze)(void *ctx, bool *changed);
 	void (*thaw)(void *ctx);
 	void *ctx;
 };
 
 struct cas_evict_options {
 	uint64_t max_bytes; /* target: bytes on disk (blocks) of cas/ and unlinked variants */
+	uint64_t max_blobs; /* 0: as many as there are */
 	bool dry_run;
+	bool quick; /* pass over temporaries and what was moved aside: no shard is listed */
 };
 
 struct cas_evict_result {
 	uint64_t before_bytes;
 	uint64_t after_bytes;
+	uint64_t after_blobs;
 	uint64_t freed_bytes;
 	uint64_t freed_blobs;
-	uint64_t kept_live_bytes;   /* needed, so kept */
+	uint64_t kept_live_bytes;   /* would have gone, but is needed */
 	uint64_t freed_temporaries; /* stale temporaries and link variants removed */
 };
 
@@ -46,6 +50,7 @@ struct cas_evict_result {
  * Link variants first, then ActionResults that would dangle, then blobs by last use.
  * Holds the writer's lock through the caller and each shard's exclusively for one
  * unlink at a time; a busy shard is skipped. Above the target afterwards is no error.
+ * One at a time in a process.
  */
 int cas_evict(struct cas_store *store, const struct cas_evict_options *opts,
 	      const struct cas_evict_roots *roots, struct cas_evict_result *out, struct err *err);

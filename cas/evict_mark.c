@@ -12,11 +12,6 @@
 #include "cas/evict_i.h"
 #include "cas/store_i.h"
 
-/* A mark that could not be made would cost a live blob: every addition is checked. */
-#define HASH_NONFATAL_OOM		 1
-#define HASH_FUNCTION(key, len, hashval) ((void)(len), memcpy(&(hashval), (key), sizeof(hashval)))
-#include <uthash.h>
-
 /* @walked: a directory whose children have been marked, too. */
 struct cas_mark {
 	uint8_t hash[CAS_HASH_SZ];

@@ -378,6 +378,11 @@ bool cas_store_is_read_only(const struct cas_store *store)
 	return store->read_only;
 }
 
+bool cas_store_is_adopted(const struct cas_store *store)
+{
+	return store->blobs_path != NULL && !store->owned;
+}
+
 const char *cas_store_path(const struct cas_store *store)
 {
 	return store->path;

@@ -36,6 +36,8 @@ void cas_store_set_catalog(struct cas_store *store, const struct cas_catalog *ca
 const struct cas_catalog *cas_store_catalog(const struct cas_store *store);
 
 bool cas_store_is_read_only(const struct cas_store *store);
+/* Blobs are where others put, use and remove them, too, and nobody owns the place. */
+bool cas_store_is_adopted(const struct cas_store *store);
 const char *cas_store_path(const struct cas_store *store); /* absolute, no symlinks */
 int cas_store_dir_fd(const struct cas_store *store);	   /* STORE; borrowed */
 enum cas_durability cas_store_durability(const struct cas_store *store);
@@ -119,6 +121,16 @@ struct cas_store_blob {
  * none (temporaries of ours excluded). A non-zero return stops and is returned.
  * Names that vanish meanwhile are no error.
  */
+int cas_store_walk_shard(struct cas_store *store, unsigned shard,
+			 int (*each)(void *ctx, const struct cas_store_blob *blob), void *ctx,
+			 struct err *err);
+/* The names alone, without a stat where the directory tells what is a file. */
+int cas_store_list_shard(struct cas_store *store, unsigned shard,
+			 int (*each)(void *ctx, const uint8_t hash[CAS_HASH_SZ]), void *ctx,
+			 struct err *err);
+/* The same for one blob: 1, 0 not there, or negative. */
+int cas_store_look(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
+		   struct cas_store_blob *out);
 int cas_store_walk(struct cas_store *store,
 		   int (*each)(void *ctx, const struct cas_store_blob *blob),
 		   int (*foreign)(void *ctx, const char *path), void *ctx, struct err *err);

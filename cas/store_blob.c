@@ -34,6 +34,7 @@ void cas_stamp_of(const struct stat *st, struct cas_stamp *out)
 		.size = (uint64_t)st->st_size,
 		.mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
 		.ctime_ns = (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec,
+		.blocks = (uint64_t)st->st_blocks,
 	};
 }
 

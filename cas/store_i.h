@@ -162,16 +162,16 @@ typedef int (*cas_walk_fn)(void *ctx, const struct cas_walk_item *item);
  */
 int cas_walk_shard(int top_fd, const char *top, unsigned shard, cas_walk_fn each, void *ctx,
 		   struct err *err);
+/* The same without the entries, which costs no look at each of them. */
+int cas_walk_extras(int top_fd, const char *top, unsigned shard, cas_walk_fn each, void *ctx,
+		    struct err *err);
 int cas_walk_beside(int top_fd, const char *top, cas_walk_fn each, void *ctx, struct err *err);
 
 /* Does this stat fit a variant of mode @mode and @size bytes, as we left it? */
 bool cas_variant_intact(const struct cas_store *store, const struct stat *st, mode_t mode,
 			uint64_t size);
 
-/*
- * Around the removal of blobs: keeps cas_evict_bar out, until cas_evict_unbar. -EBUSY:
- * somebody barred it for long.
- */
+/* Around the removal of blobs: keeps cas_evict_bar out, until cas_evict_unbar. -EBUSY: barred. */
 int cas_store_lease_block(struct cas_store *store);
 
 #endif

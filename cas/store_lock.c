@@ -188,6 +188,5 @@ void cas_evict_unbar(struct cas_store *store)
 
 int cas_store_lease_block(struct cas_store *store)
 {
-	return ofd_lock_until(store->lock_fd, CAS_LAYOUT_LOCK_LEASE, F_WRLCK,
-			      lock_now_ns() + SHARD_WAIT_NS);
+	return ofd_lock(store->lock_fd, CAS_LAYOUT_LOCK_LEASE, F_WRLCK, false);
 }

@@ -61,8 +61,9 @@ static int visit(int dir_fd, const char *path, const char *name, enum cas_walk_k
 	return each(ctx, &item);
 }
 
-int cas_walk_shard(int top_fd, const char *top, unsigned shard, cas_walk_fn each, void *ctx,
-		   struct err *err)
+/* @extras: names that may be entries are passed over, and not looked at. */
+static int walk_shard(int top_fd, const char *top, unsigned shard, bool extras, cas_walk_fn each,
+		      void *ctx, struct err *err)
 {
 	auto_closedir DIR *dir = NULL;
 	char path[WALK_PATH_SZ];
@@ -80,16 +81,28 @@ int cas_walk_shard(int top_fd, const char *top, unsigned shard, cas_walk_fn each
 					 strerrordesc_np(-code));
 	for (errno = 0; ret == 0 && (de = readdir(dir)) != NULL; errno = 0) {
 		uint8_t hash[CAS_HASH_SZ];
+		enum cas_walk_kind kind = classify(de->d_name, shard, hash);
 
-		if (is_dot(de->d_name))
+		if (is_dot(de->d_name) || (extras && kind == CAS_WALK_ENTRY))
 			continue;
 		(void)snprintf(path, sizeof(path), "%s/%s/%s", top, name, de->d_name);
-		ret = visit(dirfd(dir), path, de->d_name, classify(de->d_name, shard, hash), hash,
-			    each, ctx, err);
+		ret = visit(dirfd(dir), path, de->d_name, kind, hash, each, ctx, err);
 	}
 	if (ret == 0 && errno != 0)
 		return err_set(err, -errno, "cannot list %s/%s: %m", top, name);
 	return ret;
+}
+
+int cas_walk_shard(int top_fd, const char *top, unsigned shard, cas_walk_fn each, void *ctx,
+		   struct err *err)
+{
+	return walk_shard(top_fd, top, shard, false, each, ctx, err);
+}
+
+int cas_walk_extras(int top_fd, const char *top, unsigned shard, cas_walk_fn each, void *ctx,
+		    struct err *err)
+{
+	return walk_shard(top_fd, top, shard, true, each, ctx, err);
 }
 
 /* Two lower-case digits that name a directory, directly or through a symlink. */
@@ -133,23 +146,91 @@ struct public_walk {
 	void *ctx;
 };
 
+static void blob_of(const uint8_t hash[CAS_HASH_SZ], const struct stat *st,
+		    struct cas_store_blob *out)
+{
+	*out = (struct cas_store_blob){
+		.digest.size = (uint64_t)st->st_size,
+		.blocks = (uint64_t)st->st_blocks,
+		.mode = st->st_mode & 07777,
+	};
+	memcpy(out->digest.hash, hash, CAS_HASH_SZ);
+	cas_stamp_of(st, &out->stamp);
+}
+
 /* A name of a blob's form that is no regular file is nobody's blob: foreign here. */
 static int tell(void *ctx, const struct cas_walk_item *item)
 {
 	struct public_walk *w = ctx;
-	struct cas_store_blob blob = {
-		.blocks = (uint64_t)item->st.st_blocks,
-		.mode = item->st.st_mode & 07777,
-	};
+	struct cas_store_blob blob;
 
 	if (item->kind == CAS_WALK_TMP || item->kind == CAS_WALK_BAD)
 		return 0;
 	if (item->kind != CAS_WALK_ENTRY)
 		return w->foreign ? w->foreign(w->ctx, item->path) : 0;
-	memcpy(blob.digest.hash, item->hash, CAS_HASH_SZ);
-	blob.digest.size = (uint64_t)item->st.st_size;
-	cas_stamp_of(&item->st, &blob.stamp);
+	blob_of(item->hash, &item->st, &blob);
 	return w->each(w->ctx, &blob);
+}
+
+int cas_store_walk_shard(struct cas_store *store, unsigned shard,
+			 int (*each)(void *ctx, const struct cas_store_blob *blob), void *ctx,
+			 struct err *err)
+{
+	struct public_walk w = {.each = each, .ctx = ctx};
+
+	return cas_walk_shard(store->cas_fd, "cas", shard, tell, &w, err);
+}
+
+int cas_store_look(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
+		   struct cas_store_blob *out)
+{
+	char path[CAS_LAYOUT_PATH_SZ];
+	struct stat st;
+
+	cas_layout_path(hash, path);
+	if (fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	if (!S_ISREG(st.st_mode))
+		return 0;
+	blob_of(hash, &st, out);
+	return 1;
+}
+
+static bool is_file(int dir_fd, const struct dirent *de)
+{
+	struct stat st;
+
+	if (de->d_type != DT_UNKNOWN)
+		return de->d_type == DT_REG;
+	return fstatat(dir_fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+}
+
+int cas_store_list_shard(struct cas_store *store, unsigned shard,
+			 int (*each)(void *ctx, const uint8_t hash[CAS_HASH_SZ]), void *ctx,
+			 struct err *err)
+{
+	auto_closedir DIR *dir = NULL;
+	char name[3];
+	struct dirent *de;
+	int code;
+	int ret = 0;
+
+	(void)snprintf(name, sizeof(name), "%02x", shard);
+	dir = open_names(store->cas_fd, name, &code);
+	if (dir == NULL)
+		return code == -ENOENT || code == -ENOTDIR
+			       ? 0
+			       : err_set(err, code, "cannot list cas/%s: %s", name,
+					 strerrordesc_np(-code));
+	for (errno = 0; ret == 0 && (de = readdir(dir)) != NULL; errno = 0) {
+		uint8_t hash[CAS_HASH_SZ];
+
+		if (classify(de->d_name, shard, hash) == CAS_WALK_ENTRY && is_file(dirfd(dir), de))
+			ret = each(ctx, hash);
+	}
+	if (ret == 0 && errno != 0)
+		return err_set(err, -errno, "cannot list cas/%s: %m", name);
+	return ret;
 }
 
 int cas_store_walk(struct cas_store *store,

@@ -135,6 +135,21 @@ static int op_flush(void *ctx, struct err *err)
 	return meta->queue ? meta_queue_flush(meta->queue, err) : 0;
 }
 
+static int op_usage(void *ctx, struct cas_usage *out)
+{
+	struct meta *meta = ctx;
+	int ret = -ENOENT;
+
+	/* Others' rows are on their way to the writer; what it has lost only the files know. */
+	if (meta->opts.mode != META_WRITER || atomic_load(&meta->needs_reconcile))
+		return 0;
+	lock_take(&meta->ledger_lock);
+	if (meta->ledger)
+		ret = meta_ledger_totals(meta->ledger, out, NULL);
+	lock_drop(&meta->ledger_lock);
+	return ret == 0;
+}
+
 static int op_victims(void *ctx, const struct cas_victim *after, struct cas_victim *out, int max,
 		      struct err *err)
 {
@@ -167,6 +182,50 @@ static int op_trees(void *ctx, int64_t after_ns, struct cas_victim *out, int max
 	return ret;
 }
 
+static int spread_locked(struct meta *meta, const struct cas_victim *list, int nr, struct err *err)
+	REQUIRES(meta->ledger_lock)
+{
+	struct meta_ledger *l = meta->ledger;
+	int ret = meta_ledger_mark(l, err);
+
+	if (ret == 0)
+		ret = meta_ledger_begin(l, err);
+	for (int i = 0; ret == 0 && i < nr; i++)
+		ret = meta_ledger_blob_used(l, &list[i], err);
+	if (ret == 0)
+		ret = meta_ledger_commit(l, err);
+	meta_ledger_abort(l);
+	return ret;
+}
+
+static int op_spread(void *ctx, const struct cas_victim *list, int nr, struct err *err)
+{
+	struct meta *meta = ctx;
+	int ret = 0;
+
+	if (meta->opts.mode != META_WRITER)
+		return 0;
+	lock_take(&meta->ledger_lock);
+	if (meta->ledger)
+		ret = spread_locked(meta, list, nr, err);
+	lock_drop(&meta->ledger_lock);
+	return ret;
+}
+
+static int op_trees_done(void *ctx, int64_t until_ns, struct err *err)
+{
+	struct meta *meta = ctx;
+	int ret = 0;
+
+	if (meta->opts.mode != META_WRITER)
+		return 0;
+	lock_take(&meta->ledger_lock);
+	if (meta->ledger)
+		ret = meta_ledger_trees_done(meta->ledger, until_ns, err);
+	lock_drop(&meta->ledger_lock);
+	return ret;
+}
+
 const struct cas_catalog_ops meta_catalog_ops = {
 	.blob_find = op_blob_find,
 	.size_find = op_size_find,
@@ -177,6 +236,9 @@ const struct cas_catalog_ops meta_catalog_ops = {
 	.file_find = op_file_find,
 	.file_add = op_file_add,
 	.flush = op_flush,
+	.usage = op_usage,
 	.victims = op_victims,
 	.trees = op_trees,
+	.spread = op_spread,
+	.trees_done = op_trees_done,
 };

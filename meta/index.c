@@ -559,17 +559,22 @@ void meta_index_abort(struct meta_index *ix)
 	ix->wtxn = NULL;
 }
 
-int meta_index_sweep(struct meta_index *ix, MDB_dbi dbi,
+int meta_index_sweep(struct meta_index *ix, MDB_dbi dbi, unsigned shard,
 		     int (*keep)(void *ctx, const MDB_val *key, const MDB_val *val), void *ctx,
 		     uint64_t *dropped)
 {
+	uint8_t first = (uint8_t)shard;
 	MDB_cursor *cursor;
-	MDB_val key, val;
+	MDB_val key = {.mv_size = 1, .mv_data = &first}, val;
 	int rc = mdb_cursor_open(ix->wtxn, dbi, &cursor), ret = 0;
 
 	if (rc != 0)
 		return meta_index_errno(ix, rc);
-	while ((rc = mdb_cursor_get(cursor, &key, &val, MDB_NEXT)) == 0) {
+	/* After a deletion NEXT is the one that followed. */
+	for (rc = mdb_cursor_get(cursor, &key, &val, MDB_SET_RANGE); rc == 0;
+	     rc = mdb_cursor_get(cursor, &key, &val, MDB_NEXT)) {
+		if (key.mv_size > 0 && *(const uint8_t *)key.mv_data != first)
+			break;
 		ret = keep(ctx, &key, &val);
 		if (ret < 0)
 			break;

@@ -74,13 +74,13 @@ int meta_index_dir_put(struct meta_index *ix, const struct cas_digest *digest, c
 int meta_index_dir_del(struct meta_index *ix, const struct cas_digest *digest);
 
 /*
- * Visit every blob row, or every directory row, in order of hash; a row for which @keep
- * returns 0 is deleted. Negative stops.
+ * Visit every blob row of a shard, or every directory row, in order of hash; a row for
+ * which @keep returns 0 is deleted. Negative stops.
  */
-int meta_index_blob_sweep(struct meta_index *ix,
+int meta_index_blob_sweep(struct meta_index *ix, unsigned shard,
 			  int (*keep)(void *ctx, const struct cas_digest *digest), void *ctx,
 			  uint64_t *dropped);
-int meta_index_dir_sweep(struct meta_index *ix,
+int meta_index_dir_sweep(struct meta_index *ix, unsigned shard,
 			 int (*keep)(void *ctx, const struct cas_digest *digest), void *ctx,
 			 uint64_t *dropped);
 

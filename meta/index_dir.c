@@ -91,11 +91,11 @@ static int sweep_row(void *ctx, const MDB_val *key, const MDB_val *val)
 	return sweep->keep(sweep->ctx, &digest);
 }
 
-int meta_index_dir_sweep(struct meta_index *ix,
+int meta_index_dir_sweep(struct meta_index *ix, unsigned shard,
 			 int (*keep)(void *ctx, const struct cas_digest *digest), void *ctx,
 			 uint64_t *dropped)
 {
 	struct sweep sweep = {.keep = keep, .ctx = ctx};
 
-	return meta_index_sweep(ix, ix->dir, sweep_row, &sweep, dropped);
+	return meta_index_sweep(ix, ix->dir, shard, sweep_row, &sweep, dropped);
 }

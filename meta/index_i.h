@@ -40,8 +40,8 @@ void meta_index_read_end(struct meta_index *ix, MDB_txn *txn);
 /* An LMDB code as a negative errno; damage marks the index as broken. */
 int meta_index_errno(struct meta_index *ix, int rc);
 
-/* Visit the keys of a table; see meta_index_blob_sweep. */
-int meta_index_sweep(struct meta_index *ix, MDB_dbi dbi,
+/* Visit the keys of a table that begin with @shard; see meta_index_blob_sweep. */
+int meta_index_sweep(struct meta_index *ix, MDB_dbi dbi, unsigned shard,
 		     int (*keep)(void *ctx, const MDB_val *key, const MDB_val *val), void *ctx,
 		     uint64_t *dropped);
 

@@ -76,22 +76,30 @@ static const char *const stmt_sql[META_STMT_NR] = {
 	[META_STMT_COMMIT] = "COMMIT",
 	[META_STMT_ROLLBACK] = "ROLLBACK",
 	[META_STMT_SET_CLEAN] = "UPDATE state SET clean = ?1",
-	[META_STMT_ADD] = "INSERT INTO blob VALUES(?1, ?2, ?3, ?4) ON CONFLICT(hash) DO UPDATE"
-			  " SET size = excluded.size, last_use = excluded.last_use",
+	[META_STMT_ADD] = "INSERT INTO blob(hash, size, disk, last_use, created)"
+			  " VALUES(?1, ?2, ?3, ?4, ?4) ON CONFLICT(hash) DO UPDATE SET"
+			  " size = excluded.size, disk = excluded.disk,"
+			  " last_use = excluded.last_use",
 	[META_STMT_TOUCH] = "UPDATE blob SET last_use = ?2 WHERE hash = ?1",
 	[META_STMT_DROP] = "DELETE FROM blob WHERE hash = ?1",
-	[META_STMT_ADOPT] = "INSERT INTO blob VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-	[META_STMT_RESIZE] = "UPDATE blob SET size = ?2 WHERE hash = ?1",
-	[META_STMT_EACH] = "SELECT hash, size FROM blob ORDER BY hash",
-	[META_STMT_RECOUNT] = "UPDATE total SET (blobs, bytes) ="
-			      " (SELECT count(*), coalesce(sum(size), 0) FROM blob)",
-	[META_STMT_TOTALS] = "SELECT blobs, bytes FROM total",
-	[META_STMT_VICTIMS] = "SELECT hash, size, last_use FROM blob"
+	[META_STMT_ADOPT] = "INSERT INTO blob(hash, size, disk, last_use, created)"
+			    " VALUES(?1, ?2, ?3, ?4, ?4) ON CONFLICT DO NOTHING",
+	[META_STMT_CORRECT] = "UPDATE blob SET size = ?2, disk = ?3, last_use = max(last_use, ?4)"
+			      " WHERE hash = ?1",
+	[META_STMT_EACH] = "SELECT hash, size, disk, last_use FROM blob"
+			   " WHERE hash >= ?1 AND (?2 IS NULL OR hash < ?2) ORDER BY hash",
+	[META_STMT_RECOUNT] = "UPDATE total SET (blobs, bytes, disk) ="
+			      " (SELECT count(*), coalesce(sum(size), 0), coalesce(sum(disk), 0)"
+			      " FROM blob)",
+	[META_STMT_TOTALS] = "SELECT blobs, bytes, disk FROM total",
+	[META_STMT_VICTIMS] = "SELECT hash, size, disk, last_use FROM blob"
 			      " WHERE (last_use, hash) > (?1, ?2)"
 			      " ORDER BY last_use, hash LIMIT ?3",
 	[META_STMT_TREE_TOUCH] = "INSERT INTO tree VALUES(?1, ?2, ?3) ON CONFLICT(hash) DO UPDATE"
 				 " SET size = excluded.size, last_use = excluded.last_use",
-	[META_STMT_TREES] = "SELECT hash, size, last_use FROM tree WHERE last_use > ?1"
+	[META_STMT_TREES_DONE] = "DELETE FROM tree WHERE last_use <= ?1",
+	[META_STMT_USED] = "UPDATE blob SET last_use = ?2 WHERE hash = ?1 AND last_use < ?2",
+	[META_STMT_TREES] = "SELECT hash, size, 0, last_use FROM tree WHERE last_use > ?1"
 			    " ORDER BY last_use DESC LIMIT ?2",
 	[META_STMT_SANDBOX] = "INSERT OR REPLACE INTO sandbox"
 			      "(id, created, root, state, finished, exit_code)"

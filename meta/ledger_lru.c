@@ -39,17 +39,22 @@ static int unprepared(struct meta_ledger *l)
 	return meta_ledger_errno(sqlite3_errcode(l->db));
 }
 
-int meta_ledger_blob_add(struct meta_ledger *l, const struct cas_digest *digest, struct err *err)
+/* Size, disk and time as ?2, ?3 and ?4. */
+static void bind_blob(sqlite3_stmt *stmt, uint64_t size, uint64_t disk, int64_t use_ns)
+{
+	(void)sqlite3_bind_int64(stmt, 2, (int64_t)size);
+	(void)sqlite3_bind_int64(stmt, 3, (int64_t)disk);
+	(void)sqlite3_bind_int64(stmt, 4, use_ns);
+}
+
+int meta_ledger_blob_add(struct meta_ledger *l, const struct cas_digest *digest, uint64_t disk,
+			 struct err *err)
 {
 	sqlite3_stmt *stmt = stmt_for(l, META_STMT_ADD, digest, err);
-	int64_t now;
 
 	if (!stmt)
 		return unprepared(l);
-	now = next_use(l);
-	(void)sqlite3_bind_int64(stmt, 2, (int64_t)digest->size);
-	(void)sqlite3_bind_int64(stmt, 3, now);
-	(void)sqlite3_bind_int64(stmt, 4, now);
+	bind_blob(stmt, digest->size, disk, next_use(l));
 	return meta_ledger_run(l, stmt, "add a blob", err);
 }
 
@@ -72,63 +77,77 @@ int meta_ledger_blob_drop(struct meta_ledger *l, const struct cas_digest *digest
 	return meta_ledger_run(l, stmt, "drop a blob", err);
 }
 
-int meta_ledger_blob_adopt(struct meta_ledger *l, const struct cas_digest *digest,
-			   int64_t last_use_ns, struct err *err)
+/* A time that a file had: it is no use of later than now. */
+static int64_t past_use(struct meta_ledger *l, int64_t use_ns)
 {
-	sqlite3_stmt *stmt = stmt_for(l, META_STMT_ADOPT, digest, err);
 	int64_t now = real_now_ns();
 
-	if (!stmt)
-		return unprepared(l);
-	if (last_use_ns > now)
-		last_use_ns = now;
-	if (last_use_ns > l->clock_ns)
-		l->clock_ns = last_use_ns;
-	(void)sqlite3_bind_int64(stmt, 2, (int64_t)digest->size);
-	(void)sqlite3_bind_int64(stmt, 3, last_use_ns);
-	(void)sqlite3_bind_int64(stmt, 4, last_use_ns);
-	return meta_ledger_run(l, stmt, "adopt a blob", err);
+	if (use_ns > now)
+		use_ns = now;
+	if (use_ns > l->clock_ns)
+		l->clock_ns = use_ns;
+	return use_ns;
 }
 
-int meta_ledger_blob_resize(struct meta_ledger *l, const struct cas_digest *digest, struct err *err)
+static int run_found(struct meta_ledger *l, enum meta_stmt which, const char *what,
+		     const struct meta_ledger_blob *blob, struct err *err)
 {
-	sqlite3_stmt *stmt = stmt_for(l, META_STMT_RESIZE, digest, err);
+	sqlite3_stmt *stmt = stmt_for(l, which, &blob->digest, err);
 
 	if (!stmt)
 		return unprepared(l);
-	(void)sqlite3_bind_int64(stmt, 2, (int64_t)digest->size);
-	return meta_ledger_run(l, stmt, "resize a blob", err);
+	bind_blob(stmt, blob->digest.size, blob->disk, past_use(l, blob->last_use_ns));
+	return meta_ledger_run(l, stmt, what, err);
 }
 
-/* The columns hash and size; false: a row that no writer of ours made. */
-static bool column_digest(sqlite3_stmt *stmt, struct cas_digest *out)
+int meta_ledger_blob_adopt(struct meta_ledger *l, const struct meta_ledger_blob *blob,
+			   struct err *err)
+{
+	return run_found(l, META_STMT_ADOPT, "adopt a blob", blob, err);
+}
+
+int meta_ledger_blob_correct(struct meta_ledger *l, const struct meta_ledger_blob *blob,
+			     struct err *err)
+{
+	return run_found(l, META_STMT_CORRECT, "correct a blob", blob, err);
+}
+
+/* The columns hash, size, disk, last_use; false: a row that no writer of ours made. */
+static bool column_blob(sqlite3_stmt *stmt, struct meta_ledger_blob *out)
 {
 	const void *hash = sqlite3_column_blob(stmt, 0);
 
 	if (!hash || sqlite3_column_bytes(stmt, 0) != CAS_HASH_SZ)
 		return false;
-	memcpy(out->hash, hash, CAS_HASH_SZ);
-	out->size = (uint64_t)sqlite3_column_int64(stmt, 1);
+	memcpy(out->digest.hash, hash, CAS_HASH_SZ);
+	out->digest.size = (uint64_t)sqlite3_column_int64(stmt, 1);
+	out->disk = (uint64_t)sqlite3_column_int64(stmt, 2);
+	out->last_use_ns = sqlite3_column_int64(stmt, 3);
 	return true;
 }
 
-int meta_ledger_blob_each(struct meta_ledger *l,
-			  int (*each)(void *ctx, const struct cas_digest *digest), void *ctx,
+int meta_ledger_blob_each(struct meta_ledger *l, unsigned shard,
+			  int (*each)(void *ctx, const struct meta_ledger_blob *blob), void *ctx,
 			  struct err *err)
 {
 	sqlite3_stmt *stmt = meta_ledger_stmt(l, META_STMT_EACH, err);
-	struct cas_digest digest;
+	const uint8_t bounds[2] = {(uint8_t)shard, (uint8_t)(shard + 1)};
+	struct meta_ledger_blob blob;
 	int rc, ret = 0;
 
 	if (!stmt)
 		return unprepared(l);
+	(void)sqlite3_bind_blob(stmt, 1, &bounds[0], 1, SQLITE_STATIC);
+	if (bounds[1] != 0)
+		(void)sqlite3_bind_blob(stmt, 2, &bounds[1], 1, SQLITE_STATIC);
 	while (ret == 0 && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-		if (column_digest(stmt, &digest))
-			ret = each(ctx, &digest);
+		if (column_blob(stmt, &blob))
+			ret = each(ctx, &blob);
 	}
 	if (ret == 0 && rc != SQLITE_DONE)
 		ret = meta_ledger_fail(l, rc, "list blobs", err);
 	(void)sqlite3_reset(stmt);
+	(void)sqlite3_clear_bindings(stmt);
 	return ret;
 }
 
@@ -141,7 +160,7 @@ int meta_ledger_recount(struct meta_ledger *l, struct err *err)
 	return meta_ledger_run(l, stmt, "count blobs", err);
 }
 
-int meta_ledger_totals(struct meta_ledger *l, uint64_t *blobs, uint64_t *bytes, struct err *err)
+int meta_ledger_totals(struct meta_ledger *l, struct cas_usage *out, struct err *err)
 {
 	sqlite3_stmt *stmt = meta_ledger_stmt(l, META_STMT_TOTALS, err);
 	int rc, ret = 0;
@@ -149,14 +168,17 @@ int meta_ledger_totals(struct meta_ledger *l, uint64_t *blobs, uint64_t *bytes, 
 	if (!stmt)
 		return unprepared(l);
 	rc = sqlite3_step(stmt);
-	if (rc == SQLITE_ROW) {
-		*blobs = (uint64_t)sqlite3_column_int64(stmt, 0);
-		*bytes = (uint64_t)sqlite3_column_int64(stmt, 1);
-	} else if (rc == SQLITE_DONE) {
+	if (rc == SQLITE_ROW)
+		*out = (struct cas_usage){
+			.blobs = (uint64_t)sqlite3_column_int64(stmt, 0),
+			.bytes = (uint64_t)sqlite3_column_int64(stmt, 1),
+			.disk = (uint64_t)sqlite3_column_int64(stmt, 2),
+			.latest_ns = l->clock_ns,
+		};
+	else if (rc == SQLITE_DONE)
 		ret = err_set(err, -EUCLEAN, "ledger %s has no totals", l->path);
-	} else {
+	else
 		ret = meta_ledger_fail(l, rc, "read the totals", err);
-	}
 	(void)sqlite3_reset(stmt);
 	return ret;
 }
@@ -168,9 +190,11 @@ static int take_victims(struct meta_ledger *l, sqlite3_stmt *stmt, const char *w
 	int rc = SQLITE_DONE, nr = 0, ret = 0;
 
 	while (nr < max && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-		if (!column_digest(stmt, &out[nr].digest))
+		struct meta_ledger_blob row;
+
+		if (!column_blob(stmt, &row))
 			continue;
-		out[nr++].last_use_ns = sqlite3_column_int64(stmt, 2);
+		out[nr++] = (struct cas_victim){row.digest, row.last_use_ns, row.disk};
 	}
 	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
 		ret = meta_ledger_fail(l, rc, what, err);
@@ -203,6 +227,26 @@ int meta_ledger_tree_touch(struct meta_ledger *l, const struct cas_digest *root,
 	(void)sqlite3_bind_int64(stmt, 2, (int64_t)root->size);
 	(void)sqlite3_bind_int64(stmt, 3, next_use(l));
 	return meta_ledger_run(l, stmt, "touch a tree", err);
+}
+
+int meta_ledger_blob_used(struct meta_ledger *l, const struct cas_victim *use, struct err *err)
+{
+	sqlite3_stmt *stmt = stmt_for(l, META_STMT_USED, &use->digest, err);
+
+	if (!stmt)
+		return unprepared(l);
+	(void)sqlite3_bind_int64(stmt, 2, use->last_use_ns);
+	return meta_ledger_run(l, stmt, "record a use", err);
+}
+
+int meta_ledger_trees_done(struct meta_ledger *l, int64_t until_ns, struct err *err)
+{
+	sqlite3_stmt *stmt = meta_ledger_stmt(l, META_STMT_TREES_DONE, err);
+
+	if (!stmt)
+		return unprepared(l);
+	(void)sqlite3_bind_int64(stmt, 1, until_ns);
+	return meta_ledger_run(l, stmt, "forget trees", err);
 }
 
 int meta_ledger_trees(struct meta_ledger *l, int64_t after_ns, struct cas_victim *out, int max,

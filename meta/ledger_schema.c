@@ -62,6 +62,25 @@ static const char *const steps[] = {
 	"   ORDER BY last_use DESC LIMIT 1 OFFSET 1024); END;"
 	"CREATE TRIGGER tree_root_deleted AFTER DELETE ON blob BEGIN"
 	"  DELETE FROM tree WHERE hash = OLD.hash; END;",
+	/* What blobs take on the disk, by guess until the files have been looked at. */
+	"ALTER TABLE blob ADD COLUMN disk INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE blob SET disk = (size + 4095) / 4096 * 4096;"
+	"ALTER TABLE total ADD COLUMN disk INTEGER NOT NULL DEFAULT 0;"
+	"UPDATE total SET disk = (SELECT coalesce(sum(disk), 0) FROM blob);"
+	"UPDATE state SET clean = CASE (SELECT count(*) FROM blob) WHEN 0 THEN clean ELSE 0 END;"
+	"DROP TRIGGER blob_inserted;"
+	"DROP TRIGGER blob_deleted;"
+	"DROP TRIGGER blob_resized;"
+	"CREATE TRIGGER blob_inserted AFTER INSERT ON blob BEGIN"
+	"  UPDATE total SET blobs = blobs + 1, bytes = bytes + NEW.size,"
+	"  disk = disk + NEW.disk; END;"
+	"CREATE TRIGGER blob_deleted AFTER DELETE ON blob BEGIN"
+	"  UPDATE total SET blobs = blobs - 1, bytes = bytes - OLD.size,"
+	"  disk = disk - OLD.disk; END;"
+	"CREATE TRIGGER blob_resized AFTER UPDATE OF size, disk ON blob"
+	"  WHEN NEW.size <> OLD.size OR NEW.disk <> OLD.disk BEGIN"
+	"  UPDATE total SET bytes = bytes + NEW.size - OLD.size,"
+	"  disk = disk + NEW.disk - OLD.disk; END;",
 };
 
 #define NR_STEPS ((int)(sizeof(steps) / sizeof(steps[0])))

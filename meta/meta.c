@@ -204,20 +204,27 @@ static int walk_count(void *ctx, const struct cas_store_blob *blob)
 
 	stat->blobs++;
 	stat->bytes += blob->digest.size;
+	stat->disk += blob->blocks * 512;
 	return 0;
 }
 
 static int stat_ledger(struct meta *meta, struct meta_stat *out, struct err *err)
 {
 	struct meta_ledger *ledger;
+	struct cas_usage usage;
 	int ret = -ENOENT;
 
 	lock_take(&meta->ledger_lock);
 	ledger = meta_ledger_get_locked(meta);
 	if (ledger)
-		ret = meta_ledger_totals(ledger, &out->blobs, &out->bytes, err);
+		ret = meta_ledger_totals(ledger, &usage, err);
 	lock_drop(&meta->ledger_lock);
-	return ret;
+	if (ret < 0)
+		return ret;
+	out->blobs = usage.blobs;
+	out->bytes = usage.bytes;
+	out->disk = usage.disk;
+	return 0;
 }
 
 int meta_stat(struct meta *meta, struct meta_stat *out, struct err *err)
@@ -229,6 +236,7 @@ int meta_stat(struct meta *meta, struct meta_stat *out, struct err *err)
 		stat.from_walk = true;
 		stat.blobs = 0;
 		stat.bytes = 0;
+		stat.disk = 0;
 		ret = cas_store_walk(meta->store, walk_count, NULL, &stat, err);
 		if (ret < 0)
 			return ret;

@@ -58,6 +58,7 @@ int meta_rows_apply(struct meta *meta, const char *rows, size_t len, struct err 
 struct meta_stat {
 	uint64_t blobs;
 	uint64_t bytes;
+	uint64_t disk;	      /* bytes of the blobs' blocks */
 	uint64_t directories; /* packed directories in the index */
 	bool from_walk;	      /* the ledger was missing: counted by walking cas/ */
 };
@@ -85,6 +86,14 @@ struct meta_reconcile_result {
 	uint64_t resized;
 };
 int meta_reconcile(struct meta *meta, struct meta_reconcile_result *out, struct err *err);
+
+/*
+ * The same by names alone, without looking at files that have a row: finds what a killed
+ * put has not told of and what went by hand. Looks at everything where that is not enough.
+ */
+int meta_recount(struct meta *meta, struct meta_reconcile_result *out, struct err *err);
+/* One shard, for who does a little at a time. */
+int meta_recount_shard(struct meta *meta, unsigned shard, struct err *err);
 
 /*
  * Rows may be missing: the databases are new in a store with blobs, the last writer did

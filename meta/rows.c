@@ -51,8 +51,9 @@ int meta_rows_format(struct buf *out, const struct meta_row *row)
 	case META_ROW_BLOB:
 		if (!row->has_stamp)
 			return buf_printf(out, "b,%s;", text);
-		return buf_printf(out, "b,%s,%" PRIu64 ",%" PRId64 ",%" PRId64 ";", text,
-				  row->stamp.ino, row->stamp.mtime_ns, row->stamp.ctime_ns);
+		return buf_printf(out, "b,%s,%" PRIu64 ",%" PRId64 ",%" PRId64 ",%" PRIu64 ";",
+				  text, row->stamp.ino, row->stamp.mtime_ns, row->stamp.ctime_ns,
+				  row->stamp.blocks);
 	case META_ROW_TOUCH:
 		return buf_printf(out, "t,%s;", text);
 	case META_ROW_TREE:
@@ -207,6 +208,8 @@ static int parse_blob(struct cursor *c, struct meta_row *row)
 		ret = field_i64(c, &row->stamp.mtime_ns);
 	if (ret == 0)
 		ret = field_i64(c, &row->stamp.ctime_ns);
+	if (ret == 0)
+		ret = field_u64(c, &row->stamp.blocks);
 	return ret;
 }
 

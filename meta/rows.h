@@ -14,7 +14,7 @@ struct meta_row;
  * occur, so a text is one word in a control command without any quoting.
  *
  *   b,HASH/SIZE                           a blob of known size, not hashed
- *   b,HASH/SIZE,INO,MTIME,CTIME           a blob, hashed as such a file
+ *   b,HASH/SIZE,INO,MTIME,CTIME,BLOCKS    a blob, hashed as such a file
  *   t,HASH/SIZE                           a use
  *   r,HASH/SIZE                           a use of a tree, by its root
  *   d,HASH/SIZE                           its file is gone

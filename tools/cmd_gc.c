@@ -79,7 +79,7 @@ static int evict(struct cli *cli, const struct gc_args *args, json_t **answer, s
 	if (ret)
 		return ret;
 	roots = roots_of_store(local_store(local));
-	ret = local_reconcile(local, NULL, err);
+	ret = local_recount(local, err);
 	if (ret == 0)
 		ret = cas_evict(local_store(local), &opts, &roots, &r, err);
 	local_close(local);

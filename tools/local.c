@@ -204,7 +204,12 @@ int local_open(const struct cli *cli, enum local_mode mode, struct local **out, 
 
 int local_reconcile(struct local *local, struct meta_reconcile_result *out, struct err *err)
 {
-	int ret = local->blind ? 0 : meta_reconcile(local->meta, out, err);
+	return local->blind ? 0 : meta_reconcile(local->meta, out, err);
+}
+
+int local_recount(struct local *local, struct err *err)
+{
+	int ret = local->blind ? 0 : meta_recount(local->meta, NULL, err);
 
 	return ret && local->evict ? go_blind(local, ret, err) : ret;
 }

@@ -37,6 +37,8 @@ int local_open(const struct cli *cli, enum local_mode mode, struct local **out, 
 
 /* Make index and ledger agree with the files; 0 or negative. @out may be NULL. */
 int local_reconcile(struct local *local, struct meta_reconcile_result *out, struct err *err);
+/* The same by names, before an eviction; LOCAL_EVICT goes on without when it fails. */
+int local_recount(struct local *local, struct err *err);
 
 struct cas_store *local_store(struct local *local);
 struct meta *local_meta(struct local *local);

@@ -10,7 +10,8 @@
 /* The context of an eviction's roots. */
 struct gc {
 	const struct control_env *env;
-	uint64_t nr_known; /* sandboxes that had entered the table when it was last asked */
+	uint64_t nr_known; /* sandboxes that had entered the table when it was last asked, */
+	bool asked;	   /* if it was */
 };
 
 /*
@@ -37,13 +38,15 @@ static int each_root(void *ctx,
 	return ret == 0 ? control_roots_each(gc->env->store, root, arg, err) : ret;
 }
 
-static bool freeze(void *ctx)
+static int freeze(void *ctx, bool *changed)
 {
 	struct gc *gc = ctx;
 	uint64_t known = gc->nr_known;
+	int ret = fs_sandboxes_freeze(gc->env->sandboxes, &gc->nr_known);
 
-	gc->nr_known = fs_sandboxes_freeze(gc->env->sandboxes);
-	return gc->nr_known != known;
+	*changed = ret == 0 && (!gc->asked || gc->nr_known != known);
+	gc->asked |= ret == 0;
+	return ret;
 }
 
 static void thaw(void *ctx)
@@ -73,14 +76,16 @@ int control_gc(struct control_call *call, struct err *err)
 	struct gc gc = {.env = call->env};
 	struct cas_evict_roots roots = {each_root, freeze, thaw, &gc};
 	struct cas_evict_result result = {0};
+	struct err why = {0};
 	int64_t max = 0;
 	int ret = control_get_number(call->req, "max-size", 0, INT64_MAX, &max, err);
 
 	if (ret < 0)
 		return ret;
 	opts.max_bytes = (uint64_t)max;
-	(void)freeze(&gc);
-	thaw(&gc);
+	/* What was killed before it told of its blobs counts, too. Without, files are listed. */
+	if (meta_recount(call->env->meta, NULL, &why) < 0)
+		log_warn("evicting by the files alone: %s", err_text(&why, why.code));
 	ret = cas_evict(call->env->store, &opts, &roots, &result, err);
 	/* Rows that a full disk took have room again; what still fails is tried later. */
 	if (ret == 0 && meta_needs_reconcile(call->env->meta))

@@ -20,6 +20,7 @@
 
 #define LIST_BATCH 32
 #define DIRS_MAX   1024
+#define FREEZE_NS  50000000ULL /* for captures to end */
 
 int64_t fs_sandbox_now_ns(void)
 {
@@ -400,17 +401,25 @@ size_t fs_sandboxes_count(struct fs_sandboxes *all)
 	return nr;
 }
 
-uint64_t fs_sandboxes_freeze(struct fs_sandboxes *all)
+int fs_sandboxes_freeze(struct fs_sandboxes *all, uint64_t *nr)
 {
-	uint64_t nr;
+	unsigned long long end = lock_now_ns() + FREEZE_NS;
+	int ret = 0;
 
 	lock_take(&all->lock);
 	all->nr_freezes++;
-	while (all->nr_captures > 0)
-		(void)lock_wait(&all->lock, &all->idle, 0);
-	nr = all->next_pos + all->nr_captured;
+	while (all->nr_captures > 0 && ret == 0)
+		ret = lock_wait(&all->lock, &all->idle, end);
+	if (all->nr_captures == 0) {
+		*nr = all->next_pos + all->nr_captured;
+		ret = 0;
+	} else {
+		all->nr_freezes--;
+		(void)pthread_cond_broadcast(&all->idle);
+		ret = -EBUSY;
+	}
 	lock_drop(&all->lock);
-	return nr;
+	return ret;
 }
 
 void fs_sandboxes_capture_begin(struct fs_sandboxes *all)

@@ -83,10 +83,11 @@ size_t fs_sandboxes_count(struct fs_sandboxes *all);
 
 /*
  * For eviction: from here to thaw no sandbox enters the table and no outputs are captured;
- * create and finish wait, and this waits for captures that run. Returns a number that
- * grows with each root that came to be needed. What is being created is in the table.
+ * create and finish wait, and this waits a moment for captures that run. *nr grows with
+ * each root that came to be needed. What is being created is in the table.
+ * -EBUSY: a capture takes longer; nothing waits.
  */
-uint64_t fs_sandboxes_freeze(struct fs_sandboxes *all);
+int fs_sandboxes_freeze(struct fs_sandboxes *all, uint64_t *nr);
 void fs_sandboxes_thaw(struct fs_sandboxes *all);
 
 struct fs_sandbox_spec {

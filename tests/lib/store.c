@@ -110,6 +110,7 @@ struct tests_catalog {
 	int nr;
 	int adds;
 	int64_t clock;
+	bool believed;
 	struct row rows[ROWS_MAX];
 	int nr_trees;
 	struct cas_victim trees[TREES_MAX]; /* in order of use */
@@ -207,6 +208,20 @@ static int by_use(const void *a, const void *b)
 	return (x->use > y->use) - (x->use < y->use);
 }
 
+static int mem_usage(void *ctx, struct cas_usage *out)
+{
+	struct tests_catalog *c = ctx;
+
+	if (!c->believed)
+		return 0;
+	*out = (struct cas_usage){.blobs = (uint64_t)c->nr, .latest_ns = c->clock};
+	for (int i = 0; i < c->nr; i++) {
+		out->bytes += c->rows[i].digest.size;
+		out->disk += c->rows[i].stamp.blocks * 512;
+	}
+	return 1;
+}
+
 static int mem_victims(void *ctx, const struct cas_victim *after, struct cas_victim *out, int max,
 		       struct err *err)
 {
@@ -220,7 +235,8 @@ static int mem_victims(void *ctx, const struct cas_victim *after, struct cas_vic
 		if (after && c->rows[i].use <= after->last_use_ns)
 			continue;
 		out[nr++] = (struct cas_victim){.digest = c->rows[i].digest,
-						.last_use_ns = c->rows[i].use};
+						.last_use_ns = c->rows[i].use,
+						.disk = c->rows[i].stamp.blocks * 512};
 	}
 	(void)pthread_mutex_unlock(&c->lock);
 	return nr;
@@ -266,6 +282,38 @@ static void mem_file_add(void *ctx, const struct cas_file_id *id, const struct c
 	(void)digest;
 }
 
+static int mem_spread(void *ctx, const struct cas_victim *list, int nr, struct err *err)
+{
+	struct tests_catalog *c = ctx;
+
+	(void)err;
+	(void)pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < nr; i++) {
+		struct row *row = find_row(c, list[i].digest.hash);
+
+		if (row && row->use < list[i].last_use_ns)
+			row->use = list[i].last_use_ns;
+	}
+	(void)pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
+static int mem_trees_done(void *ctx, int64_t until_ns, struct err *err)
+{
+	struct tests_catalog *c = ctx;
+	int nr = 0;
+
+	(void)err;
+	(void)pthread_mutex_lock(&c->lock);
+	for (int i = 0; i < c->nr_trees; i++) {
+		if (c->trees[i].last_use_ns > until_ns)
+			c->trees[nr++] = c->trees[i];
+	}
+	c->nr_trees = nr;
+	(void)pthread_mutex_unlock(&c->lock);
+	return 0;
+}
+
 static const struct cas_catalog_ops mem_ops = {
 	.blob_find = mem_blob_find,
 	.size_find = mem_size_find,
@@ -276,8 +324,11 @@ static const struct cas_catalog_ops mem_ops = {
 	.file_find = mem_file_find,
 	.file_add = mem_file_add,
 	.flush = mem_flush,
+	.usage = mem_usage,
 	.victims = mem_victims,
 	.trees = mem_trees,
+	.spread = mem_spread,
+	.trees_done = mem_trees_done,
 };
 
 struct tests_catalog *tests_catalog_new(void)
@@ -309,6 +360,11 @@ int tests_catalog_count(struct tests_catalog *c)
 int tests_catalog_adds(struct tests_catalog *c)
 {
 	return c->adds;
+}
+
+void tests_catalog_believe(struct tests_catalog *c)
+{
+	c->believed = true;
 }
 
 void tests_catalog_forget(struct tests_catalog *c)

@@ -36,6 +36,8 @@ struct tests_catalog *tests_catalog_new(void);
 void tests_catalog_free(struct tests_catalog *c);
 const struct cas_catalog *tests_catalog_ops(struct tests_catalog *c);
 int tests_catalog_count(struct tests_catalog *c);
+/* From now on it claims to know every blob, as a ledger does. */
+void tests_catalog_believe(struct tests_catalog *c);
 void tests_catalog_forget(struct tests_catalog *c);
 /* How often a row was added, over all digests: each stands for one hash or publish. */
 int tests_catalog_adds(struct tests_catalog *c);

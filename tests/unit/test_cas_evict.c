@@ -85,6 +85,63 @@ static void test_least_recently_used_goes_first(void **state)
 }
 
 /* C24: files that the ledger does not know, and rows without files. */
+/* As with a ledger: its counts and its order are believed, and no file is looked for. */
+static void test_believed_catalog_is_asked_instead_of_the_files(void **state)
+{
+	struct tests_catalog *catalog = tests_catalog_new();
+	struct cas_store *store = tests_store_open(*state, tests_catalog_ops(catalog));
+	struct cas_evict_result result;
+	struct cas_digest d[6];
+	int fd;
+
+	for (unsigned i = 0; i < 6; i++)
+		put_number(store, i, &d[i]);
+	assert_int_equal(cas_store_sync(store, NULL), 0);
+	tests_catalog_believe(catalog);
+	assert_int_equal(cas_store_open_blob(store, &d[0], &fd, NULL), 0);
+	(void)close(fd);
+	/* Gone by hand: it is forgotten when its turn comes. */
+	assert_int_equal(unlink(tests_blob_path(*state, &d[1])), 0);
+	result = evict(store, 4 * SIZE, true, NULL);
+	assert_int_equal(result.freed_blobs, 2);
+	assert_int_equal(tests_catalog_count(catalog), 6);
+	result = evict(store, 4 * SIZE, false, NULL);
+	assert_int_equal(result.before_bytes, 6 * SIZE);
+	assert_int_equal(result.freed_blobs, 1);
+	assert_int_equal(result.freed_bytes, SIZE);
+	assert_int_equal(result.after_bytes, 4 * SIZE);
+	assert_int_equal(result.after_blobs, 4);
+	assert_int_equal(tests_catalog_count(catalog), 4);
+	for (unsigned i = 0; i < 6; i++)
+		assert_int_equal(cas_store_has(store, &d[i]), i != 1 && i != 2);
+	/* One that nobody has told of stays: it is for a recount to find. */
+	tests_catalog_forget(catalog);
+	result = evict(store, 0, false, NULL);
+	assert_int_equal(result.freed_blobs, 0);
+	assert_int_equal(tests_count_blobs(*state), 4);
+	cas_store_close(store);
+	tests_catalog_free(catalog);
+}
+
+static void test_number_of_blobs_can_be_the_limit(void **state)
+{
+	struct cas_store *store = tests_store_open(*state, NULL);
+	struct cas_evict_options opts = {.max_bytes = UINT64_MAX, .max_blobs = 2};
+	struct cas_evict_result result;
+	struct cas_digest d;
+
+	for (unsigned i = 0; i < 5; i++)
+		put_number(store, i, &d);
+	assert_int_equal(cas_evict(store, &opts, NULL, &result, NULL), 0);
+	assert_int_equal(result.freed_blobs, 3);
+	assert_int_equal(result.after_blobs, 2);
+	assert_int_equal(tests_count_blobs(*state), 2);
+	opts.max_blobs = 0;
+	assert_int_equal(cas_evict(store, &opts, NULL, &result, NULL), 0);
+	assert_int_equal(result.freed_blobs, 0);
+	cas_store_close(store);
+}
+
 static void test_unknown_files_are_adopted_by_their_time(void **state)
 {
 	struct tests_catalog *c = tests_catalog_new();
@@ -178,6 +235,7 @@ struct late_root {
 	const struct cas_digest *digest;
 	bool added;
 	int nr_frozen;
+	int nr_busy;
 };
 
 static int each_late(void *ctx, int (*root)(void *arg, const struct cas_digest *d, bool dir),
@@ -189,14 +247,19 @@ static int each_late(void *ctx, int (*root)(void *arg, const struct cas_digest *
 	return r->added ? root(arg, r->digest, true) : 0;
 }
 
-static bool freeze_late(void *ctx)
+static int freeze_late(void *ctx, bool *changed)
 {
 	struct late_root *r = ctx;
-	bool fresh = !r->added;
 
+	/* At first somebody is just adding it. */
+	if (r->nr_busy > 0) {
+		r->nr_busy--;
+		return -EBUSY;
+	}
+	*changed = !r->added;
 	r->added = true;
 	r->nr_frozen++;
-	return fresh;
+	return 0;
 }
 
 static void thaw_late(void *ctx)
@@ -213,7 +276,7 @@ static void test_a_root_added_meanwhile_keeps_its_closure(void **state)
 	struct cas_digest other;
 	struct cas_digest root;
 	struct cas_digest sub;
-	struct late_root r = {.digest = &root};
+	struct late_root r = {.digest = &root, .nr_busy = 3};
 	struct cas_evict_roots roots = {each_late, freeze_late, thaw_late, &r};
 	struct cas_evict_result result;
 
@@ -223,6 +286,7 @@ static void test_a_root_added_meanwhile_keeps_its_closure(void **state)
 	result = evict(store, 0, false, &roots);
 	assert_true(r.added);
 	assert_int_equal(r.nr_frozen, 0);
+	assert_int_equal(r.nr_busy, 0);
 	assert_int_equal(result.freed_blobs, 1);
 	assert_int_equal(result.after_bytes, result.kept_live_bytes);
 	assert_int_equal(cas_store_has(store, &other), 0);
@@ -232,7 +296,7 @@ static void test_a_root_added_meanwhile_keeps_its_closure(void **state)
 	cas_store_close(store);
 }
 
-static void test_a_trees_use_counts_for_all_in_it(void **state)
+static void trees_use_counts(void **state, bool believed)
 {
 	struct tests_catalog *c = tests_catalog_new();
 	const struct cas_catalog *ops = tests_catalog_ops(c);
@@ -242,6 +306,8 @@ static void test_a_trees_use_counts_for_all_in_it(void **state)
 	struct cas_digest sub;
 	struct cas_digest d[4];
 
+	if (believed)
+		tests_catalog_believe(c);
 	put_number(store, 9, &file);
 	put_tree(store, &file, &root, &sub);
 	for (unsigned i = 0; i < 4; i++)
@@ -260,6 +326,16 @@ static void test_a_trees_use_counts_for_all_in_it(void **state)
 	tests_catalog_free(c);
 }
 
+static void test_a_trees_use_counts_for_all_in_it(void **state)
+{
+	trees_use_counts(state, false);
+}
+
+static void test_a_trees_use_counts_for_all_in_it_in_a_ledger(void **state)
+{
+	trees_use_counts(state, true);
+}
+
 /* Uses that are recorded once the victims have been chosen, just before they go. */
 struct late_use {
 	const struct cas_catalog *catalog;
@@ -267,13 +343,14 @@ struct late_use {
 	const struct cas_digest *blob;
 };
 
-static bool use_late(void *ctx)
+static int use_late(void *ctx, bool *changed)
 {
 	struct late_use *u = ctx;
 
+	*changed = false;
 	u->catalog->ops->tree_touch(u->catalog->ctx, u->root);
 	u->catalog->ops->blob_touch(u->catalog->ctx, u->blob);
-	return false;
+	return 0;
 }
 
 static void thaw_nothing(void *ctx)
@@ -281,7 +358,7 @@ static void thaw_nothing(void *ctx)
 	(void)ctx;
 }
 
-static void test_what_is_used_meanwhile_stays(void **state)
+static void used_meanwhile_stays(void **state, bool believed)
 {
 	struct tests_catalog *c = tests_catalog_new();
 	struct cas_store *store = tests_store_open(*state, tests_catalog_ops(c));
@@ -293,6 +370,8 @@ static void test_what_is_used_meanwhile_stays(void **state)
 	struct late_use u = {tests_catalog_ops(c), &root, &blob};
 	struct cas_evict_roots roots = {.freeze = use_late, .thaw = thaw_nothing, .ctx = &u};
 
+	if (believed)
+		tests_catalog_believe(c);
 	/* More than go in one batch, the oldest first. */
 	for (unsigned i = 0; i < 100; i++)
 		put_number(store, i, &other[i]);
@@ -306,6 +385,16 @@ static void test_what_is_used_meanwhile_stays(void **state)
 	assert_int_equal(cas_store_has(store, &root), 1);
 	cas_store_close(store);
 	tests_catalog_free(c);
+}
+
+static void test_what_is_used_meanwhile_stays(void **state)
+{
+	used_meanwhile_stays(state, false);
+}
+
+static void test_what_is_used_meanwhile_stays_in_a_ledger(void **state)
+{
+	used_meanwhile_stays(state, true);
 }
 
 static void put_action(struct cas_store *store, const struct cas_digest *action,
@@ -493,10 +582,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TESTS_IN_DIR(test_least_recently_used_goes_first),
+		TESTS_IN_DIR(test_believed_catalog_is_asked_instead_of_the_files),
+		TESTS_IN_DIR(test_number_of_blobs_can_be_the_limit),
 		TESTS_IN_DIR(test_unknown_files_are_adopted_by_their_time),
 		TESTS_IN_DIR(test_live_roots_keep_their_closure),
 		TESTS_IN_DIR(test_a_root_added_meanwhile_keeps_its_closure),
+		TESTS_IN_DIR(test_a_trees_use_counts_for_all_in_it_in_a_ledger),
 		TESTS_IN_DIR(test_a_trees_use_counts_for_all_in_it),
+		TESTS_IN_DIR(test_what_is_used_meanwhile_stays_in_a_ledger),
 		TESTS_IN_DIR(test_what_is_used_meanwhile_stays),
 		TESTS_IN_DIR(test_results_go_with_their_blobs),
 		TESTS_IN_DIR(test_variants_go_before_blobs_unless_linked),

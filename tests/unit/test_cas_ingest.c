@@ -87,6 +87,11 @@ static int memory_flush(void *ctx, struct err *err)
 	return 0;
 }
 
+static int memory_usage(void *ctx, struct cas_usage *out)
+{
+	return 0;
+}
+
 static int memory_victims(void *ctx, const struct cas_victim *after, struct cas_victim *out,
 			  int max, struct err *err)
 {
@@ -109,6 +114,7 @@ static const struct cas_catalog_ops memory_ops = {
 	.file_find = memory_file_find,
 	.file_add = memory_file_add,
 	.flush = memory_flush,
+	.usage = memory_usage,
 	.victims = memory_victims,
 	.trees = memory_trees,
 };

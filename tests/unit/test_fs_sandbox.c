@@ -256,19 +256,21 @@ static void test_none_enters_while_frozen(void **state)
 	struct cas_digest root;
 	struct late late = {.box = &box, .root = &root, .ret = 1};
 	pthread_t thread;
-	uint64_t before;
+	uint64_t before = 0;
+	uint64_t after = 0;
 
 	tests_box_open(&box, *state);
 	root = tests_box_tree(&box, TREE);
 	assert_int_equal(create(&box, "early", &root, NULL, NULL), 0);
-	before = fs_sandboxes_freeze(box.all);
+	assert_int_equal(fs_sandboxes_freeze(box.all, &before), 0);
 	assert_int_equal(pthread_create(&thread, NULL, create_late, &late), 0);
 	(void)usleep(100000);
 	assert_int_equal(fs_sandboxes_count(box.all), 1);
 	fs_sandboxes_thaw(box.all);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(late.ret, 0);
-	assert_int_equal(fs_sandboxes_freeze(box.all), before + 1);
+	assert_int_equal(fs_sandboxes_freeze(box.all, &after), 0);
+	assert_int_equal(after, before + 1);
 	fs_sandboxes_thaw(box.all);
 	tests_box_close(&box);
 }

@@ -157,7 +157,8 @@ static void test_sweep_drops_what_is_not_kept(void **state)
 	for (int i = 0; i < 3000; i++)
 		odd += digest_nr(i).hash[0] % 2;
 	assert_int_equal(meta_index_begin(ix, NULL), 0);
-	assert_int_equal(meta_index_blob_sweep(ix, keep_even, &seen, &dropped), 0);
+	for (unsigned shard = 0; shard < 256; shard++)
+		assert_int_equal(meta_index_blob_sweep(ix, shard, keep_even, &seen, &dropped), 0);
 	assert_int_equal(meta_index_commit(ix, NULL), 0);
 	assert_int_equal(seen, 3000);
 	assert_int_equal(dropped, odd);

@@ -59,24 +59,26 @@ static void add_blobs(struct meta_ledger *l, int from, int to)
 	for (int i = from; i < to; i++) {
 		struct cas_digest d = digest_nr(i);
 
-		assert_int_equal(meta_ledger_blob_add(l, &d, NULL), 0);
+		assert_int_equal(meta_ledger_blob_add(l, &d, 4096, NULL), 0);
 	}
 	assert_int_equal(meta_ledger_commit(l, NULL), 0);
 }
 
 static void expect_totals(struct meta_ledger *l, uint64_t blobs, uint64_t bytes)
 {
-	uint64_t nr, sum;
+	struct cas_usage usage;
 
-	assert_int_equal(meta_ledger_totals(l, &nr, &sum, NULL), 0);
-	assert_int_equal(nr, blobs);
-	assert_int_equal(sum, bytes);
+	assert_int_equal(meta_ledger_totals(l, &usage, NULL), 0);
+	assert_int_equal(usage.blobs, blobs);
+	assert_int_equal(usage.bytes, bytes);
+	assert_int_equal(usage.disk, blobs * 4096);
 }
 
 static void test_totals_follow_adds_drops_and_duplicates(void **state)
 {
 	struct meta_ledger *l = open_as(*state, true, NULL);
 	struct cas_digest d = digest_nr(1);
+	struct meta_ledger_blob found;
 
 	add_blobs(l, 0, 10);
 	expect_totals(l, 10, 55);
@@ -90,9 +92,10 @@ static void test_totals_follow_adds_drops_and_duplicates(void **state)
 	expect_totals(l, 9, 53); /* a touch brings nothing back */
 	d = digest_nr(0);
 	d.size = 100;
-	assert_int_equal(meta_ledger_blob_resize(l, &d, NULL), 0);
+	found = (struct meta_ledger_blob){d, 4096, 5};
+	assert_int_equal(meta_ledger_blob_correct(l, &found, NULL), 0);
 	expect_totals(l, 9, 152);
-	assert_int_equal(meta_ledger_blob_adopt(l, &d, 5, NULL), 0);
+	assert_int_equal(meta_ledger_blob_adopt(l, &found, NULL), 0);
 	expect_totals(l, 9, 152);
 	assert_int_equal(meta_ledger_recount(l, NULL), 0);
 	expect_totals(l, 9, 152);
@@ -222,16 +225,19 @@ static void test_clock_set_back_keeps_the_order(void **state)
 static void test_adopted_file_from_the_future_is_not_newest(void **state)
 {
 	struct meta_ledger *l = open_as(*state, true, NULL);
-	struct cas_digest future = digest_nr(1), old = digest_nr(2), used = digest_nr(3);
+	const struct meta_ledger_blob future = {digest_nr(1), 0, INT64_MAX};
+	const struct meta_ledger_blob old = {digest_nr(2), 512, 1000};
+	struct cas_digest used = digest_nr(3);
 	struct cas_victim v[3];
 
-	assert_int_equal(meta_ledger_blob_adopt(l, &future, INT64_MAX, NULL), 0);
-	assert_int_equal(meta_ledger_blob_adopt(l, &old, 1000, NULL), 0);
-	assert_int_equal(meta_ledger_blob_add(l, &used, NULL), 0);
+	assert_int_equal(meta_ledger_blob_adopt(l, &future, NULL), 0);
+	assert_int_equal(meta_ledger_blob_adopt(l, &old, NULL), 0);
+	assert_int_equal(meta_ledger_blob_add(l, &used, 4096, NULL), 0);
 	assert_int_equal(meta_ledger_victims(l, NULL, v, 3, NULL), 3);
-	assert_true(cas_digest_equal(&v[0].digest, &old));
+	assert_true(cas_digest_equal(&v[0].digest, &old.digest));
 	assert_int_equal(v[0].last_use_ns, 1000);
-	assert_true(cas_digest_equal(&v[1].digest, &future));
+	assert_int_equal(v[0].disk, 512);
+	assert_true(cas_digest_equal(&v[1].digest, &future.digest));
 	assert_true(cas_digest_equal(&v[2].digest, &used));
 	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
 }
@@ -377,10 +383,10 @@ static void test_log_outlives_the_exit_of_others(void **state)
 	for (int i = 0; i < 2; i++) {
 		pid = fork();
 		if (pid == 0) {
-			uint64_t nr = 0, sum;
+			struct cas_usage usage;
 
 			l = open_as(*state, false, NULL);
-			if (!l || meta_ledger_totals(l, &nr, &sum, NULL) < 0 || nr != 100)
+			if (!l || meta_ledger_totals(l, &usage, NULL) < 0 || usage.blobs != 100)
 				_exit(1);
 			_exit(meta_ledger_close(l, true, NULL) == 0 ? 0 : 1);
 		}

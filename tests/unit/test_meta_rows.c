@@ -45,7 +45,7 @@ static void test_blob_rows_round_trip(void **state)
 	char text[512];
 
 	row->has_stamp = true;
-	row->stamp = (struct cas_stamp){UINT64_MAX, digest.size, -1, INT64_MAX};
+	row->stamp = (struct cas_stamp){UINT64_MAX, digest.size, -1, INT64_MAX, 77};
 	row = round_trip(row, text, sizeof(text));
 	assert_int_equal(row->kind, META_ROW_BLOB);
 	assert_true(cas_digest_equal(&row->digest, &digest));
@@ -54,6 +54,7 @@ static void test_blob_rows_round_trip(void **state)
 	assert_int_equal(row->stamp.size, digest.size);
 	assert_int_equal(row->stamp.mtime_ns, -1);
 	assert_true(row->stamp.ctime_ns == INT64_MAX);
+	assert_int_equal(row->stamp.blocks, 77);
 	meta_row_free(row);
 
 	row = round_trip(meta_row_new(META_ROW_BLOB, &digest), text, sizeof(text));
@@ -153,13 +154,15 @@ static void test_malformed_rows_are_refused_as_a_whole(void **state)
 		"t," HASH "/3\n",
 		"b," HASH "/3,1",
 		"b," HASH "/3,1,2",
-		"b," HASH "/3,1,2,3,4",
-		"b," HASH "/3,-1,2,3",
-		"b," HASH "/3,18446744073709551616,2,3",
-		"b," HASH "/3,1,9223372036854775808,3",
-		"b," HASH "/3,1,-0,3",
-		"b," HASH "/3,1,+2,3",
-		"b," HASH "/3,1,,3",
+		"b," HASH "/3,1,2,3",
+		"b," HASH "/3,1,2,3,4,5",
+		"b," HASH "/3,1,2,3,-4",
+		"b," HASH "/3,-1,2,3,4",
+		"b," HASH "/3,18446744073709551616,2,3,4",
+		"b," HASH "/3,1,9223372036854775808,3,4",
+		"b," HASH "/3,1,-0,3,4",
+		"b," HASH "/3,1,+2,3,4",
+		"b," HASH "/3,1,,3,4",
 		"f,1,2,3,4",
 		"f,1,2,3,4," HASH "/3,5",
 		"s,6g,,,1,2,3",
