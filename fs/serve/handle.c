@@ -50,6 +50,7 @@ struct fs_channel {
 	size_t nr_pending; /* lines not yet answered, the running one included */
 	bool busy;
 	bool released;
+	bool parked; /* released, and kept: a next daemon, or a reopen, is to see to it */
 	struct buf answers;
 	size_t answers_pos; /* of them, so many were read */
 	struct waiting_read *reads;
@@ -162,10 +163,27 @@ bool fs_channels_shut_if(struct fs_channels *all, size_t nr)
 	return may;
 }
 
+static struct fs_channel *find_parked_locked(struct fs_channels *all) REQUIRES(all->lock)
+{
+	struct fs_channel *c = all->list;
+
+	while (c && !c->parked)
+		c = c->next;
+	return c;
+}
+
 void fs_channels_reopen(struct fs_channels *all)
 {
+	struct fs_channel *c;
+
 	lock_take(&all->lock);
 	all->shut = false;
+	while ((c = find_parked_locked(all)) != NULL) {
+		c->parked = false;
+		lock_drop(&all->lock);
+		fs_executor_submit(all->executor, &c->job);
+		lock_take(&all->lock);
+	}
 	lock_drop(&all->lock);
 }
 
@@ -406,14 +424,21 @@ static bool stop_working(struct fs_channel *c, bool *more)
 	return ended;
 }
 
-/* While shutting down sandboxes stay: the next daemon brings them back. */
+/*
+ * While shutting down sandboxes stay: the next daemon brings them back. It may be reopened,
+ * though.
+ */
 static void end_channel(struct fs_channel *c)
 {
 	struct fs_channels *all = c->all;
-	bool abandon;
+	bool abandon = c->attached.nr > 0;
 
 	lock_take(&all->lock);
-	abandon = !all->shut && c->attached.nr > 0;
+	c->parked = all->shut && abandon;
+	if (c->parked) {
+		lock_drop(&all->lock);
+		return;
+	}
 	all->nr_pending += abandon;
 	lock_drop(&all->lock);
 	if (abandon)
@@ -455,6 +480,7 @@ void fs_channel_release(struct fs_channel *c)
 	lock_take(&c->all->lock);
 	c->released = true;
 	submit = !c->busy && !c->all->shut;
+	c->parked = !c->busy && c->all->shut;
 	c->busy = true;
 	(void)pthread_cond_broadcast(&c->all->changed);
 	lock_drop(&c->all->lock);

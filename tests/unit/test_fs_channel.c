@@ -1,0 +1,133 @@
+/* tests/unit/test_fs_channel.c - what ends with a conversation on the control file */
+#include "tests/lib/tests.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cas/cas.h"
+#include "fs/control/control.h"
+#include "fs/serve/executor.h"
+#include "fs/serve/handle.h"
+#include "tests/lib/box.h"
+#include "tests/lib/store.h"
+
+#define DEADLINE_NS 20000000000ULL
+
+struct fixture {
+	struct tests_box box;
+	struct control_env env;
+	struct fs_executor *executor;
+	struct fs_channels *all;
+	struct fs_channel *channel;
+};
+
+/* A conversation to which one sandbox is attached. */
+static void begin(struct fixture *f, void **state)
+{
+	struct cas_digest root;
+	char line[256];
+	int len;
+
+	tests_box_open(&f->box, *state);
+	root = tests_box_tree(&f->box, "echo t >t");
+	f->env = (struct control_env){
+		.store = f->box.store, .meta = f->box.meta, .sandboxes = f->box.all};
+	assert_int_equal(fs_executor_new(4, &f->executor), 0);
+	assert_int_equal(fs_channels_new(&f->env, f->executor, &f->all), 0);
+	fs_channels_open(f->all);
+	assert_int_equal(fs_channel_new(f->all, &f->channel), 0);
+	len = snprintf(line, sizeof(line), "create --attach --id x --root %s\n",
+		       CAS_DIGEST_TEXT(&root));
+	assert_int_equal(fs_channel_write(f->channel, line, (size_t)len), 0);
+	assert_true(fs_channels_wait(f->all, 0, lock_now_ns() + DEADLINE_NS));
+	assert_int_equal(fs_sandboxes_count(f->box.all), 1);
+}
+
+static void assert_abandoned(struct fixture *f)
+{
+	unsigned long long end = lock_now_ns() + DEADLINE_NS;
+
+	while (fs_sandboxes_count(f->box.all) > 0 && lock_now_ns() < end)
+		(void)usleep(1000);
+	assert_int_equal(fs_sandboxes_count(f->box.all), 0);
+}
+
+static void end(struct fixture *f)
+{
+	fs_executor_free(f->executor);
+	fs_channels_free(f->all);
+	tests_box_close(&f->box);
+}
+
+static void test_release_ends_what_is_attached(void **state)
+{
+	struct fixture f;
+
+	begin(&f, state);
+	fs_channel_release(f.channel);
+	assert_abandoned(&f);
+	end(&f);
+}
+
+/* An end that is considered and given up: `stop --if-idle`, or idleness, on a busy mount. */
+static void test_release_between_shut_and_reopen_ends_it_afterwards(void **state)
+{
+	struct fixture f;
+
+	begin(&f, state);
+	assert_true(fs_channels_shut_if(f.all, 0));
+	fs_channel_release(f.channel);
+	(void)usleep(50000);
+	assert_int_equal(fs_sandboxes_count(f.box.all), 1);
+	fs_channels_reopen(f.all);
+	assert_abandoned(&f);
+	end(&f);
+}
+
+/* The same while a thread still works on the conversation. */
+static void test_release_while_busy_and_shut_ends_it_afterwards(void **state)
+{
+	struct fixture f;
+
+	begin(&f, state);
+	fs_channels_shut(f.all);
+	assert_int_equal(fs_channel_write(f.channel, "list\nlist\n", 10), 0);
+	fs_channel_release(f.channel);
+	assert_true(fs_channels_wait(f.all, 0, lock_now_ns() + DEADLINE_NS));
+	(void)usleep(50000);
+	assert_int_equal(fs_sandboxes_count(f.box.all), 1);
+	fs_channels_reopen(f.all);
+	assert_abandoned(&f);
+	end(&f);
+}
+
+/* The mount ends: the next daemon brings it back. */
+static void test_release_after_shut_keeps_it(void **state)
+{
+	struct fixture f;
+
+	begin(&f, state);
+	fs_channels_shut(f.all);
+	fs_channel_release(f.channel);
+	fs_executor_free(f.executor);
+	f.executor = NULL;
+	assert_int_equal(fs_sandboxes_count(f.box.all), 1);
+	fs_channels_free(f.all);
+	tests_box_close(&f.box);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TESTS_IN_DIR(test_release_ends_what_is_attached),
+		TESTS_IN_DIR(test_release_between_shut_and_reopen_ends_it_afterwards),
+		TESTS_IN_DIR(test_release_while_busy_and_shut_ends_it_afterwards),
+		TESTS_IN_DIR(test_release_after_shut_keeps_it),
+	};
+	int status;
+
+	if (tests_box_main(argc, argv, &status))
+		return status;
+	return cmocka_run_group_tests_name("fs_channel", tests, NULL, NULL);
+}
