@@ -21,7 +21,7 @@
 #include "cas/store.h"
 
 /*
- * A line is "INO MODE MTIME PATH\0": NUL ends it, since a path may hold a newline. PATH
+ * A line is "INO MODE UID GID MTIME PATH\0": NUL ends it, since a path may hold a newline. PATH
  * is that of the file in the upper, relative to the sandbox's directory, as the kernel
  * names it: below a renamed directory it is not the path that the action saw.
  */
@@ -88,8 +88,9 @@ int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *
 	    (ret == 0 && (strncmp(dir, j->top, top) != 0 || dir[top] != '/')))
 		return 1;
 	if (ret == 0)
-		ret = buf_printf(&line, "%" PRIu64 " %o %" PRId64 " %s/%s", (uint64_t)st->st_ino,
-				 (unsigned)(st->st_mode & 07777),
+		ret = buf_printf(&line, "%" PRIu64 " %o %u %u %" PRId64 " %s/%s",
+				 (uint64_t)st->st_ino, (unsigned)(st->st_mode & 07777),
+				 (unsigned)st->st_uid, (unsigned)st->st_gid,
 				 (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
 				 dir + top + 1, name);
 	if (ret == 0)
@@ -103,6 +104,8 @@ int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *
 struct moved_file {
 	uint64_t ino;
 	unsigned mode;
+	unsigned uid;
+	unsigned gid;
 	int64_t mtime_ns;
 	const char *path;
 	bool missing;
@@ -115,8 +118,8 @@ static int line_parse(const char *line, struct moved_file *out)
 {
 	int at = 0;
 
-	if (sscanf(line, "%" SCNu64 " %o %" SCNd64 " %n", &out->ino, &out->mode, &out->mtime_ns,
-		   &at) != 3 ||
+	if (sscanf(line, "%" SCNu64 " %o %u %u %" SCNd64 " %n", &out->ino, &out->mode, &out->uid,
+		   &out->gid, &out->mtime_ns, &at) != 5 ||
 	    at == 0 || line[at] == '\0' || line[at] == '/' || strncmp(line + at, "../", 3) == 0 ||
 	    strstr(line + at, "/../"))
 		return -EUCLEAN;
@@ -237,9 +240,12 @@ static int give_back(struct cas_store *store, int dir_fd, const struct moved_fil
 	ret = f->missing ? fetch(store, fd, name, f, err) : 0;
 	if (ret < 0)
 		return ret;
-	if (fchmodat(fd, name, f->mode, 0) < 0 ||
+	/* Owner before mode, which it would take setuid from. */
+	if (fchownat(fd, name, f->uid, f->gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    fchmodat(fd, name, f->mode, 0) < 0 ||
 	    utimensat(fd, name, times, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_set(err, -errno, "cannot restore mode and time of %s: %m", f->path);
+		return err_set(err, -errno, "cannot restore owner, mode and time of %s: %m",
+			       f->path);
 	return 0;
 }
 

@@ -22,6 +22,7 @@
 #include "tests/lib/box.h"
 #include "tests/lib/store.h"
 
+#define OTHER_UID    4711
 #define TREE	     "mkdir src; echo c >src/a.c; echo t >t; ln -s t l"
 #define OUTPUTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -357,6 +358,7 @@ static void test_capture_cut_short_is_undone(void **state)
 	struct cas_digest d;
 	struct stat st;
 	struct err err = {0};
+	uid_t owner;
 	bool moved;
 	int sb_fd;
 	int up_fd;
@@ -370,6 +372,8 @@ static void test_capture_cut_short_is_undone(void **state)
 	up_fd = openat(sb_fd, "upper/0/u/src", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	assert_true(up_fd >= 0);
 	assert_int_equal(fs_journal_open(sb_fd, &j, NULL), 0);
+	/* Somebody else's, where we may: the move makes it the store's. */
+	owner = fchownat(up_fd, "o", OTHER_UID, OTHER_UID + 1, 0) == 0 ? OTHER_UID : getuid();
 	assert_int_equal(fchmodat(up_fd, "o", 0751, 0), 0);
 	assert_int_equal(fstatat(up_fd, "o", &st, 0), 0);
 	assert_int_equal(fs_journal_moving(j, "src/o", up_fd, "o", &st, NULL), 0);
@@ -382,6 +386,8 @@ static void test_capture_cut_short_is_undone(void **state)
 		fail_msg("%s", err.msg);
 	assert_int_equal(stat(tests_path(box.base, "k/src/o"), &st), 0);
 	assert_int_equal(st.st_mode & 07777, 0751);
+	assert_int_equal(st.st_uid, owner);
+	assert_int_equal(st.st_gid, owner == OTHER_UID ? OTHER_UID + 1 : getgid());
 	assert_int_equal(faccessat(sb_fd, FS_JOURNAL_NAME, F_OK, 0), -1);
 	(void)close(sb_fd);
 	assert_finishes_whole(&box);
