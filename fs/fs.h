@@ -42,7 +42,8 @@ int fs_helper_main(int socket_fd);
 
 /*
  * Detach every dead casbox mount stacked at @mountpoint, until none is left; a living
- * mount is left alone. Returns the number detached, or negative.
+ * mount is left alone. Returns the number detached, or negative. -ETIMEDOUT: there is a
+ * daemon, which does not answer. This program, started anew, must be a mount helper.
  */
 int fs_detach_dead(const char *mountpoint, struct err *err);
 

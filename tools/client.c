@@ -17,7 +17,11 @@
 #include "tools/daemon.h"
 
 #define ANSWER_MAX (256 << 20)
-#define OPEN_MS	   15000 /* longer than the daemon's own watchdog takes to abort a wedged mount */
+/*
+ * Opening touches no data: whoever does not answer that in 15 s is told of by name, long
+ * before the daemon's own watchdog (fs/serve/serve.c) gives the mount up.
+ */
+#define OPEN_MS 15000
 
 struct client {
 	char *mountpoint;

@@ -32,7 +32,11 @@ int client_open_daemon(const struct daemon *daemon, int cancel_fd, struct client
 int client_find(struct cli *cli, const char *mount, struct client **out, struct err *err);
 void client_close(struct client *client);
 
-#define CLIENT_QUICK_MS 60000 /* for commands that touch no data */
+/*
+ * For commands that touch no data. Longer than the daemon's watchdog takes to break the
+ * connection of a wedged mount, so that the answer is the kernel's error and not a guess.
+ */
+#define CLIENT_QUICK_MS 75000
 
 /*
  * Send one command of @nr words and wait for its answer, for ever when @deadline_ms is

@@ -8,71 +8,35 @@
 #include "fs/serve/detach.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "cas/cas.h"
 #include "fs/fs.h"
+#include "fs/serve/helper.h"
 #include "fs/serve/mountfd.h"
 
 #define DETACH_MAX 1000
-
-/* Undo mountinfo's \ooo in place. */
-static void unescape(char *s)
-{
-	char *out = s;
-
-	while (*s) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
-		    s[3] >= '0' && s[3] <= '7') {
-			*out++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-			s += 4;
-		} else {
-			*out++ = *s++;
-		}
-	}
-	*out = '\0';
-}
-
-/* ID PARENT DEV ROOT MOUNTPOINT OPTIONS [FIELDS]... - TYPE SOURCE OPTIONS */
-static bool line_matches(char *line, const char *path, dev_t dev)
-{
-	char *sep = strstr(line, " - ");
-	char *save = NULL;
-	char *word = strtok_r(line, " ", &save);
-	unsigned maj = 0;
-	unsigned min = 0;
-
-	for (int i = 0; word && i < 4; i++) {
-		word = strtok_r(NULL, " ", &save);
-		if (word && i == 1 && sscanf(word, "%u:%u", &maj, &min) != 2)
-			return false;
-	}
-	if (!word || !sep)
-		return false;
-	unescape(word);
-	return (dev == 0 || makedev(maj, min) == dev) && strcmp(word, path) == 0 &&
-	       strncmp(sep + 3, FS_MOUNT_TYPE " ", strlen(FS_MOUNT_TYPE) + 1) == 0;
-}
+#define LINKS_MAX  40
+#define PING_MS	   2000
 
 int fs_mounts_at(const char *path, dev_t dev)
 {
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	auto_free char *line = NULL;
-	size_t cap = 0;
+	struct mountinfo mounts = {0};
+	struct mountinfo_entry e;
+	int ret = mountinfo_read_self(&mounts);
 	int nr = 0;
 
-	if (!f)
-		return -errno;
-	while (getline(&line, &cap, f) > 0)
-		nr += line_matches(line, path, dev);
-	(void)fclose(f);
+	if (ret < 0)
+		return ret;
+	while (mountinfo_next(&mounts, &e))
+		nr += (dev == 0 || e.dev == dev) && strcmp(e.path, path) == 0 &&
+		      strcmp(e.type, FS_MOUNT_TYPE) == 0;
+	mountinfo_fini(&mounts);
 	return nr;
 }
 
@@ -101,20 +65,62 @@ static int resolve_parent(const char *path, char out[PATH_MAX])
 	return 0;
 }
 
-/* Asks the daemon (attributes may be cached for ever), and sees when there is none. */
-static bool is_dead(const char *path)
+/*
+ * The mount point itself: what a symlink at @path leads to, as long as there are more. A
+ * place where a casbox is mounted is no symlink, and must not be asked: it may be dead.
+ */
+static int resolve(const char *path, char out[PATH_MAX])
 {
-	struct statx stx;
+	char target[PATH_MAX];
+	int ret = resolve_parent(path, out);
 
-	return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC | AT_SYMLINK_NOFOLLOW, STATX_MODE, &stx) <
-		       0 &&
-	       (errno == ENOTCONN || errno == ECONNABORTED);
+	for (int i = 0; ret == 0 && i < LINKS_MAX; i++) {
+		auto_free char *next = NULL;
+		ssize_t len = -1;
+
+		if (fs_mounts_at(out, 0) == 0)
+			len = readlink(out, target, sizeof(target) - 1);
+		if (len < 0)
+			return 0;
+		target[len] = '\0';
+		if (asprintf(&next, "%.*s/%s",
+			     target[0] == '/' ? 0 : (int)(strrchr(out, '/') - out), out,
+			     target) < 0) {
+			next = NULL;
+			return -ENOMEM;
+		}
+		ret = resolve_parent(next, out);
+	}
+	return ret < 0 ? ret : -ELOOP;
+}
+
+/*
+ * 1: the mount at @path has no daemon, 0: it answers, or -ETIMEDOUT. A daemon that is
+ * stopped never answers, and who asked would wait for it beyond SIGKILL: another process
+ * asks, and is given up.
+ */
+static int is_dead(const char *path, struct err *err)
+{
+	struct fs_helper *helper = NULL;
+	struct err why = {0};
+	int ret = fs_helper_new(NULL, &helper, err);
+
+	if (ret < 0)
+		return ret;
+	ret = fs_helper_ping(helper, path, PING_MS, &why);
+	fs_helper_free(helper);
+	if (ret == -ETIMEDOUT)
+		return err_set(err, ret,
+			       "the casbox mounted at %s does not answer: its daemon is stopped or "
+			       "stuck; 'casbox umount --force %s' ends it",
+			       path, path);
+	return ret == -ENOTCONN || ret == -ECONNABORTED;
 }
 
 int fs_detach_dead(const char *mountpoint, struct err *err)
 {
 	char path[PATH_MAX];
-	int ret = resolve_parent(mountpoint, path);
+	int ret = resolve(mountpoint, path);
 	int nr = 0;
 
 	if (ret < 0)
@@ -122,7 +128,10 @@ int fs_detach_dead(const char *mountpoint, struct err *err)
 			       ? 0
 			       : err_set(err, ret, "cannot resolve %s: %s", mountpoint,
 					 strerror(-ret));
-	while (nr < DETACH_MAX && fs_mounts_at(path, 0) > 0 && is_dead(path)) {
+	while (nr < DETACH_MAX && fs_mounts_at(path, 0) > 0) {
+		ret = is_dead(path, err);
+		if (ret <= 0)
+			return ret < 0 ? ret : nr;
 		if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
 			return err_set(err, -errno, "cannot detach the dead mount at %s: %s", path,
 				       strerror(errno));

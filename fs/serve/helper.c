@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@
 
 #define CALL_TIMEOUT_MS 20000
 #define END_TIMEOUT_MS	1000
+#define CANCEL_MS	100
 #define NR_DYING	16
 
 struct fs_helper {
@@ -218,7 +220,13 @@ static int send_request(struct fs_helper *h, struct message *m)
 	}
 }
 
-static int wait_reply(struct fs_helper *h, struct helper_reply *reply, int timeout_ms)
+static bool is_canceled(const _Atomic bool *cancel)
+{
+	return cancel && atomic_load(cancel);
+}
+
+static int wait_reply(struct fs_helper *h, struct helper_reply *reply, int timeout_ms,
+		      const _Atomic bool *cancel)
 {
 	unsigned long long end = lock_now_ns() + (unsigned long long)timeout_ms * 1000000ULL;
 
@@ -226,14 +234,16 @@ static int wait_reply(struct fs_helper *h, struct helper_reply *reply, int timeo
 		struct pollfd p = {.fd = h->sock, .events = POLLIN};
 		unsigned long long now = lock_now_ns();
 		int left = now >= end ? 0 : (int)((end - now) / 1000000ULL) + 1;
-		int ready = poll(&p, 1, left);
+		int ready = poll(&p, 1, cancel && left > CANCEL_MS ? CANCEL_MS : left);
 		ssize_t got;
 
 		if (ready < 0 && errno != EINTR)
 			return -errno;
-		if (ready == 0)
+		if (ready == 0 && is_canceled(cancel))
+			return -ECANCELED;
+		if (ready == 0 && left == 0)
 			return -ETIMEDOUT;
-		if (ready < 0)
+		if (ready <= 0)
 			continue;
 		reply->msg[0] = '\0';
 		got = recv(h->sock, reply, sizeof(*reply), 0);
@@ -250,7 +260,7 @@ static int wait_reply(struct fs_helper *h, struct helper_reply *reply, int timeo
 
 /* One exchange; a helper found dead before it took the request is replaced once. */
 static int exchange(struct fs_helper *h, struct message *m, int timeout_ms,
-		    struct helper_reply *reply, struct err *err)
+		    const _Atomic bool *cancel, struct helper_reply *reply, struct err *err)
 {
 	int ret = 0;
 
@@ -265,7 +275,7 @@ static int exchange(struct fs_helper *h, struct message *m, int timeout_ms,
 		helper_abandon(h);
 	}
 	if (ret == 0)
-		ret = wait_reply(h, reply, timeout_ms);
+		ret = wait_reply(h, reply, timeout_ms, cancel);
 	if (ret < 0) {
 		helper_abandon(h);
 		return err_set(err, ret, "the mount helper did not answer about %s/%s: %s",
@@ -275,13 +285,13 @@ static int exchange(struct fs_helper *h, struct message *m, int timeout_ms,
 	return 0;
 }
 
-static int call(struct fs_helper *h, struct message *m, int timeout_ms, struct helper_reply *reply,
-		struct err *err)
+static int call(struct fs_helper *h, struct message *m, int timeout_ms, const _Atomic bool *cancel,
+		struct helper_reply *reply, struct err *err)
 {
 	int ret;
 
 	turn_take(h);
-	ret = exchange(h, m, timeout_ms, reply, err);
+	ret = exchange(h, m, timeout_ms, cancel, reply, err);
 	turn_drop(h);
 	return ret;
 }
@@ -357,7 +367,7 @@ static int run_some(struct fs_helper *h, struct message *m, const char *base,
 		ret = err_set(err, -ENAMETOOLONG, "path too long for the mount helper: %.200s",
 			      steps[0].target);
 	if (ret == 0)
-		ret = call(h, m, CALL_TIMEOUT_MS, &reply, err);
+		ret = call(h, m, CALL_TIMEOUT_MS, NULL, &reply, err);
 	if (ret < 0) {
 		for (size_t i = 0; i < (m->req.nr ? m->req.nr : 1); i++)
 			steps[i].code = ret;
@@ -452,7 +462,7 @@ void fs_helper_free(struct fs_helper *h)
 
 /* A request that is about a path of its own. */
 static int call_path(struct fs_helper *h, enum helper_op op, const char *path, const int *fds,
-		     int nr_fds, int timeout_ms, struct err *err)
+		     int nr_fds, int timeout_ms, const _Atomic bool *cancel, struct err *err)
 {
 	auto_free struct message *m = malloc(sizeof(*m));
 	struct helper_reply reply;
@@ -461,7 +471,7 @@ static int call_path(struct fs_helper *h, enum helper_op op, const char *path, c
 	if (ret == 0)
 		ret = add_step(m, op, 0, "", fds, nr_fds);
 	if (ret == 0)
-		ret = call(h, m, timeout_ms, &reply, err);
+		ret = call(h, m, timeout_ms, cancel, &reply, err);
 	if (ret < 0)
 		return ret;
 	return reply.code[0] < 0 ? err_set(err, reply.code[0], "%s", reply.msg) : reply.code[0];
@@ -469,12 +479,18 @@ static int call_path(struct fs_helper *h, enum helper_op op, const char *path, c
 
 int fs_helper_attach(struct fs_helper *helper, int mount_fd, const char *path, struct err *err)
 {
-	return call_path(helper, HELPER_ATTACH, path, &mount_fd, 1, CALL_TIMEOUT_MS, err);
+	return call_path(helper, HELPER_ATTACH, path, &mount_fd, 1, CALL_TIMEOUT_MS, NULL, err);
 }
 
 int fs_helper_ping(struct fs_helper *helper, const char *path, int timeout_ms, struct err *err)
 {
-	return call_path(helper, HELPER_PING, path, NULL, 0, timeout_ms, err);
+	return fs_helper_ping_unless(helper, path, timeout_ms, NULL, err);
+}
+
+int fs_helper_ping_unless(struct fs_helper *helper, const char *path, int timeout_ms,
+			  const _Atomic bool *cancel, struct err *err)
+{
+	return call_path(helper, HELPER_PING, path, NULL, 0, timeout_ms, cancel, err);
 }
 
 static int run_one(struct fs_helper *h, const char *base, struct fs_helper_step *step,

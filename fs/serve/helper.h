@@ -92,5 +92,8 @@ int fs_helper_unmount(struct fs_helper *helper, const char *base, const char *ta
 
 /* statx of @path with AT_STATX_FORCE_SYNC: an upcall in any case. For the watchdog. */
 int fs_helper_ping(struct fs_helper *helper, const char *path, int timeout_ms, struct err *err);
+/* The same; -ECANCELED: *@cancel, which is looked at every 100 ms, became true. */
+int fs_helper_ping_unless(struct fs_helper *helper, const char *path, int timeout_ms,
+			  const _Atomic bool *cancel, struct err *err);
 
 #endif

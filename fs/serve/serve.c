@@ -46,8 +46,8 @@
 #define MAX_THREADS	    64
 #define EXECUTOR_THREADS    64
 #define OPENER_THREADS	    8
-#define WATCHDOG_PERIOD_MS  5000
-#define WATCHDOG_TIMEOUT_MS 60000
+#define WATCHDOG_PERIOD_MS  5000  /* with the next, a wedged mount is broken in 65 s: */
+#define WATCHDOG_TIMEOUT_MS 60000 /* CLIENT_QUICK_MS of tools/client.h is longer */
 #define STOP_WAIT_MS	    30000 /* for running commands to end */
 #define STOP_HURRY_MS	    2000
 #define STOP_READ_MS	    1000 /* for the last answers to be read */

@@ -9,6 +9,7 @@
 #include "fs/serve/watchdog.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -21,7 +22,7 @@ struct fs_watchdog {
 	pthread_t thread;
 	struct lock lock;
 	pthread_cond_t wake;
-	bool ending GUARDED_BY(lock);
+	_Atomic bool ending; /* set under the lock, so that nobody waits past it */
 };
 
 /* False when it is time to end. */
@@ -30,24 +31,12 @@ static bool wait_period(struct fs_watchdog *dog)
 	unsigned long long end =
 		lock_now_ns() + (unsigned long long)dog->opts.period_ms * 1000000ULL;
 	int ret = 0;
-	bool go_on;
 
 	lock_take(&dog->lock);
-	while (!dog->ending && ret == 0)
+	while (!atomic_load(&dog->ending) && ret == 0)
 		ret = lock_wait(&dog->lock, &dog->wake, end);
-	go_on = !dog->ending;
 	lock_drop(&dog->lock);
-	return go_on;
-}
-
-static bool is_ending(struct fs_watchdog *dog)
-{
-	bool ending;
-
-	lock_take(&dog->lock);
-	ending = dog->ending;
-	lock_drop(&dog->lock);
-	return ending;
+	return !atomic_load(&dog->ending);
 }
 
 static void abort_session(const struct fs_watchdog *dog, int i)
@@ -68,10 +57,10 @@ static bool check_sessions(struct fs_watchdog *dog)
 {
 	for (int i = 0; i < 2 && dog->opts.paths[i]; i++) {
 		struct err err = {0};
-		int ret = fs_helper_ping(dog->opts.helper, dog->opts.paths[i], dog->opts.timeout_ms,
-					 &err);
+		int ret = fs_helper_ping_unless(dog->opts.helper, dog->opts.paths[i],
+						dog->opts.timeout_ms, &dog->ending, &err);
 
-		if (is_ending(dog))
+		if (atomic_load(&dog->ending))
 			return false;
 		if (ret == -ETIMEDOUT) {
 			abort_session(dog, i);
@@ -122,7 +111,7 @@ NO_LOCK_CHECK void fs_watchdog_free(struct fs_watchdog *dog)
 	if (!dog)
 		return;
 	lock_take(&dog->lock);
-	dog->ending = true;
+	atomic_store(&dog->ending, true);
 	(void)pthread_cond_broadcast(&dog->wake);
 	lock_drop(&dog->lock);
 	(void)pthread_join(dog->thread, NULL);

@@ -119,12 +119,74 @@ static void test_dead_mounts_are_detached_until_none_is_left(void **state)
 	assert_int_equal(rmdir(path), 0);
 }
 
+/* Its daemon is stopped: nobody answers, and nobody may wait for that. */
+static void test_a_mount_without_an_answer_is_told_and_left_alone(void **state)
+{
+	const char *path = *state ? tests_path(*state, "mnt") : NULL;
+	const char *link = *state ? tests_path(*state, "link") : NULL;
+	struct fs_mount mount;
+	struct err err = {0};
+
+	if (!path)
+		skip();
+	mount_at(path, &mount);
+	assert_int_equal(fs_detach_dead(path, &err), -ETIMEDOUT);
+	assert_non_null(strstr(err.msg, "does not answer"));
+	assert_int_equal(fs_mounts_at(path, 0), 1);
+	/* Dead, and reached by symlinks: relative to themselves, and absolute. */
+	(void)close(mount.dev_fd);
+	assert_int_equal(symlink("link2", link), 0);
+	assert_int_equal(symlink(path, tests_path(*state, "link2")), 0);
+	assert_int_equal(fs_detach_dead(link, &err), 1);
+	assert_int_equal(fs_mounts_at(path, 0), 0);
+	assert_int_equal(fs_detach_dead(link, &err), 0);
+	assert_int_equal(unlink(tests_path(*state, "link2")), 0);
+	assert_int_equal(symlink("link", tests_path(*state, "link2")), 0);
+	assert_int_equal(fs_detach_dead(link, &err), -ELOOP);
+}
+
+/* It is asking a mount that does not answer: the end does not wait for that. */
+static void test_ending_does_not_wait_for_an_answer(void **state)
+{
+	_Atomic bool wedged = false;
+	struct fs_helper *helper = NULL;
+	struct fs_watchdog *dog = NULL;
+	struct fs_mount mount;
+
+	if (!*state)
+		skip();
+	assert_int_equal(fs_helper_new(NULL, &helper, NULL), 0);
+	mount_at(tests_path(*state, "mnt"), &mount);
+
+	struct fs_watchdog_options opts = {
+		.helper = helper,
+		.paths = {tests_path(*state, "mnt"), NULL},
+		.devs = {mount.dev, 0},
+		.period_ms = 1,
+		.timeout_ms = 3600000,
+		.wedged = on_wedged,
+		.ctx = &wedged,
+	};
+	assert_int_equal(fs_watchdog_new(&opts, &dog), 0);
+	(void)usleep(100000);
+	/* An hour, or the time limit of the test. */
+	fs_watchdog_free(dog);
+	assert_false(atomic_load(&wedged));
+	(void)close(mount.dev_fd);
+	fs_helper_free(helper);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_mount_that_nobody_serves_is_aborted,
 						namespace_setup, namespace_teardown),
 		cmocka_unit_test_setup_teardown(test_dead_mounts_are_detached_until_none_is_left,
+						namespace_setup, namespace_teardown),
+		cmocka_unit_test_setup_teardown(
+			test_a_mount_without_an_answer_is_told_and_left_alone, namespace_setup,
+			namespace_teardown),
+		cmocka_unit_test_setup_teardown(test_ending_does_not_wait_for_an_answer,
 						namespace_setup, namespace_teardown),
 	};
 
