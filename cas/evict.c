@@ -456,17 +456,25 @@ static int evict_blobs(struct cas_eviction *e, const struct cas_evict_roots *roo
 	return ret;
 }
 
+/* Rows are hints: a full disk that takes none is no reason to free nothing. */
+static int flush_rows(struct cas_eviction *e, const char *otherwise)
+{
+	const struct cas_catalog *cat = e->store->catalog;
+	struct err lost = {0};
+	int ret = cat->ops->flush(cat->ctx, &lost);
+
+	if (ret < 0)
+		log_warn("%s: %s", otherwise, err_text(&lost, ret));
+	return ret;
+}
+
 /* How much there is: in the catalog's words, or by listing all of it. */
 static int count_blobs(struct cas_eviction *e)
 {
 	const struct cas_catalog *cat = e->store->catalog;
 	struct cas_usage usage;
-	struct err lost = {0};
-	int ret = cat->ops->flush(cat->ctx, &lost);
+	int ret = flush_rows(e, "evicting without the latest uses");
 
-	/* Rows are hints: a full disk that takes none is no reason to free nothing. */
-	if (ret < 0)
-		log_warn("evicting without the latest uses: %s", err_text(&lost, ret));
 	ret = ret < 0 ? 0 : cat->ops->usage(cat->ctx, &usage);
 	e->by_catalog = ret == 1;
 	if (!e->by_catalog)
@@ -509,6 +517,9 @@ int cas_evict(struct cas_store *store, const struct cas_evict_options *opts,
 	cas_marks_fini(&e.live);
 	if (ret < 0)
 		return ret;
+	/* Whoever is told what went finds it counted. */
+	if (e.result.freed_blobs > 0 && !opts->dry_run)
+		(void)flush_rows(&e, "evicted, but not recorded yet");
 	e.result.after_bytes = e.bytes;
 	e.result.after_blobs = e.blobs;
 	*out = e.result;

@@ -35,7 +35,7 @@ echo input > "$T/tree/input"
 fill
 expect 0 casbox gc --max-size 0
 freed
-rm "$(blob_path "$(put "$T/fresh")")"
+echo fresher > "$T/fresh"
 
 mount_start
 fill
