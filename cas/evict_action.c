@@ -106,29 +106,77 @@ static int result_doomed(const struct sweep *s, const Reapi__ActionResult *r)
 	return ret;
 }
 
-static int sweep_item(void *ctx, const struct cas_walk_item *item)
+/* 1: the result as @stamp describes its file has to go. 0: not, or gone, or for fsck to name. */
+static int judge(const struct sweep *s, const struct cas_walk_item *item, struct cas_stamp *stamp)
 {
-	struct sweep *s = ctx;
+	auto_close int fd = openat(item->shard_fd, item->name,
+				   O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	auto_buf struct buf b = {0};
 	Reapi__ActionResult *r;
+	struct stat st;
 	int ret;
 
-	if (item->kind != CAS_WALK_ENTRY)
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > MESSAGE_MAX)
 		return 0;
-	ret = io_read_file(item->shard_fd, item->name, MESSAGE_MAX, &b);
-	if (ret < 0)
-		return 0; /* gone, or for fsck to name */
-	r = reapi__action_result__unpack(NULL, b.len, (const uint8_t *)buf_str(&b));
+	if (buf_reserve(&b, (size_t)st.st_size) < 0)
+		return err_set(s->err, -ENOMEM, "cannot read %s: out of memory", item->path);
+	if (io_pread_full(fd, b.data, (size_t)st.st_size, 0) != st.st_size)
+		return 0;
+	r = reapi__action_result__unpack(NULL, (size_t)st.st_size, (const uint8_t *)b.data);
 	if (r == NULL)
 		return 0;
 	ret = result_doomed(s, r);
 	reapi__action_result__free_unpacked(r, NULL);
-	if (ret <= 0 || s->dry_run)
-		return ret < 0 ? ret : 0;
-	log_debug("%s goes: a blob that it names is evicted", item->path);
-	if (unlinkat(item->shard_fd, item->name, 0) < 0 && errno != ENOENT)
-		return err_set(s->err, -errno, "cannot remove %s: %m", item->path);
-	return 0;
+	cas_stamp_of(&st, stamp);
+	return ret;
+}
+
+/* Shard lock held. 1: it is another file by now. */
+static int unlink_result(const struct cas_walk_item *item, const struct cas_stamp *stamp)
+{
+	struct cas_stamp now;
+	struct stat st;
+
+	if (fstatat(item->shard_fd, item->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	cas_stamp_of(&st, &now);
+	if (!cas_stamp_equal(&now, stamp))
+		return 1;
+	return unlinkat(item->shard_fd, item->name, 0) < 0 && errno != ENOENT ? -errno : 0;
+}
+
+static int remove_result(const struct sweep *s, const struct cas_walk_item *item,
+			 const struct cas_stamp *stamp)
+{
+	unsigned shard = cas_layout_shard(item->hash);
+	/* Not having it, beside a process that does not go on, leaves a moment's race. */
+	bool locked = cas_store_shard_lock(s->store, shard, true, true) == 0;
+	int ret = unlink_result(item, stamp);
+
+	if (locked)
+		cas_store_shard_unlock(s->store, shard, true);
+	return ret;
+}
+
+/* A result that is replaced between being read and being removed is read again. */
+static int sweep_item(void *ctx, const struct cas_walk_item *item)
+{
+	struct sweep *s = ctx;
+	struct cas_stamp stamp;
+	int ret = 1;
+
+	if (item->kind != CAS_WALK_ENTRY)
+		return 0;
+	while (ret == 1) {
+		ret = judge(s, item, &stamp);
+		if (ret <= 0 || s->dry_run)
+			return ret < 0 ? ret : 0;
+		log_debug("%s goes: a blob that it names is evicted", item->path);
+		ret = remove_result(s, item, &stamp);
+	}
+	return ret < 0 ? err_set(s->err, ret, "cannot remove %s: %s", item->path,
+				 strerrordesc_np(-ret))
+		       : 0;
 }
 
 int cas_evict_actions(struct cas_store *store, const struct cas_marks *doomed, bool dry_run,

@@ -82,6 +82,19 @@ static bool must_sync_now(const struct cas_store *store)
 	       (store->spool && store->durability == CAS_DURABILITY_BATCH);
 }
 
+/* An eviction looks which result it removes, and removes it, under the same lock. */
+static int replace_action(struct cas_store *store, const struct cas_digest *action,
+			  struct cas_tmp *tmp)
+{
+	unsigned shard = cas_layout_shard(action->hash);
+	bool locked = cas_store_shard_lock(store, shard, false, true) == 0;
+	int ret = cas_tmp_replace(tmp, action->hash);
+
+	if (locked)
+		cas_store_shard_unlock(store, shard, false);
+	return ret;
+}
+
 static int write_action(struct cas_store *store, const struct cas_digest *action, const void *data,
 			size_t len)
 {
@@ -95,7 +108,7 @@ static int write_action(struct cas_store *store, const struct cas_digest *action
 	if (ret == 0 && must_sync_now(store) && fdatasync(tmp.fd) < 0)
 		ret = -errno;
 	if (ret == 0)
-		ret = cas_tmp_replace(&tmp, action->hash);
+		ret = replace_action(store, action, &tmp);
 	if (ret == 0 && store->durability == CAS_DURABILITY_FULL)
 		ret = cas_shard_sync(store->ac_fd, action->hash);
 	return ret;

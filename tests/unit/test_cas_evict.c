@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -482,6 +483,51 @@ static void test_results_go_with_their_blobs(void **state)
 	tests_catalog_free(c);
 }
 
+struct replacer {
+	struct cas_store *store;
+	const struct cas_digest *action;
+	const struct cas_digest *file;
+	unsigned pause;
+};
+
+static void *replace_result(void *arg)
+{
+	const struct replacer *r = arg;
+
+	for (volatile unsigned i = 0; i < r->pause; i++)
+		;
+	put_action(r->store, r->action, r->file, NULL);
+	return NULL;
+}
+
+/* Whenever it is stored, before the old one is judged, removed, or after: it stays. */
+static void test_a_result_that_replaces_a_doomed_one_stays(void **state)
+{
+	const struct cas_digest action = {.hash = {0x10}};
+	struct cas_store *store = tests_store_open(*state, NULL);
+	struct cas_store *other = tests_store_open(*state, NULL);
+	struct cas_digest keep;
+	struct roots roots_of = {.digest = &keep, .is_directory = false};
+	struct cas_evict_roots roots = {.each = each_root, .ctx = &roots_of};
+
+	put_number(store, 1, &keep);
+	for (unsigned i = 0; i < 50; i++) {
+		struct replacer r = {other, &action, &keep, 45000 * i};
+		struct cas_digest old;
+		pthread_t thread;
+
+		put_number(store, 2, &old);
+		put_action(store, &action, &old, NULL);
+		assert_int_equal(pthread_create(&thread, NULL, replace_result, &r), 0);
+		(void)evict(store, 0, false, &roots);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		assert_int_equal(cas_store_has(store, &old), 0);
+		assert_true(has_action(store, &action));
+	}
+	cas_store_close(other);
+	cas_store_close(store);
+}
+
 static void test_variants_go_before_blobs_unless_linked(void **state)
 {
 	struct cas_store *store = tests_store_open(*state, NULL);
@@ -592,6 +638,7 @@ int main(void)
 		TESTS_IN_DIR(test_what_is_used_meanwhile_stays_in_a_ledger),
 		TESTS_IN_DIR(test_what_is_used_meanwhile_stays),
 		TESTS_IN_DIR(test_results_go_with_their_blobs),
+		TESTS_IN_DIR(test_a_result_that_replaces_a_doomed_one_stays),
 		TESTS_IN_DIR(test_variants_go_before_blobs_unless_linked),
 		TESTS_IN_DIR(test_stale_temporaries_go),
 		TESTS_IN_DIR(test_busy_shard_is_skipped),
