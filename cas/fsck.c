@@ -110,8 +110,8 @@ static void set_aside(struct walk *w, const struct cas_walk_item *item)
 	if (!w->f->opts->repair)
 		return;
 	ret = cas_quarantine(w->f->store, w->top_fd, item->hash, item->st.st_ino);
-	mended(w->f, item->path, ret);
-	if (ret == 0 && w->area == AREA_CAS) {
+	mended(w->f, item->path, ret < 0 ? ret : 0);
+	if (ret == 1 && w->area == AREA_CAS) {
 		memcpy(d.hash, item->hash, CAS_HASH_SZ);
 		cas_pending_drop(w->f->store, &d);
 		w->f->store->catalog->ops->blob_drop(w->f->store->catalog->ctx, &d);

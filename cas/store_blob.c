@@ -115,7 +115,7 @@ int cas_store_resolve(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
 	return 1;
 }
 
-/* Under the names: rename aside, and back when it was another file after all. */
+/* Under the names: rename aside, and back when it was another file after all. 1 moved, 0 not. */
 static int move_aside(int top_fd, const char *path, const char *aside, ino_t ino)
 {
 	struct stat st;
@@ -127,7 +127,7 @@ static int move_aside(int top_fd, const char *path, const char *aside, ino_t ino
 	if (renameat(top_fd, path, top_fd, aside) < 0)
 		return -errno;
 	if (ino == 0 || fstatat(top_fd, aside, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_ino == ino)
-		return 0;
+		return 1;
 	return cas_tmp_move(top_fd, aside, path);
 }
 
@@ -152,7 +152,7 @@ int cas_quarantine(struct cas_store *store, int top_fd, const uint8_t hash[CAS_H
 	ret = move_aside(top_fd, path, aside, ino);
 	if (locked)
 		cas_store_shard_unlock(store, shard, true);
-	if (ret == 0)
+	if (ret == 1)
 		log_warn("%s did not hold what its name says: moved to %s", path, aside);
 	return ret;
 }
@@ -163,12 +163,17 @@ static int reject(struct cas_store *store, const struct cas_digest *digest, ino_
 {
 	int ret = cas_quarantine(store, store->cas_fd, digest->hash, ino);
 
-	cas_pending_drop(store, digest);
-	if (ret == 0 || ret == -ENOENT) {
+	/* Rows go with the file that they told of. */
+	if (ret != 0)
+		cas_pending_drop(store, digest);
+	if (ret == 1 || ret == -ENOENT)
 		store->catalog->ops->blob_drop(store->catalog->ctx, digest);
-		return err_set(err, -EBADMSG, "blob %s: its file %s and was moved aside",
-			       CAS_DIGEST_TEXT(digest), why);
-	}
+	if (ret >= 0 || ret == -ENOENT)
+		return err_set(err, -EBADMSG, "blob %s: its file %s and %s",
+			       CAS_DIGEST_TEXT(digest), why,
+			       ret == 1	  ? "was moved aside"
+			       : ret == 0 ? "was replaced meanwhile"
+					  : "is gone by now");
 	return err_set(err, -EBADMSG, "blob %s: its file %s and cannot be moved aside: %s",
 		       CAS_DIGEST_TEXT(digest), why, strerrordesc_np(-ret));
 }

@@ -120,7 +120,8 @@ int cas_blob_peek(struct cas_store *store, const struct cas_digest *digest, size
 
 /*
  * Move @top_fd/HH/NAME aside when it still is inode @ino (0: whatever it is). The name
- * is free afterwards unless somebody published meanwhile. -ENOENT: nothing to move.
+ * is free afterwards unless somebody published meanwhile. 1: moved. 0: it is another file
+ * by now, left where it is. -ENOENT: nothing to move.
  */
 int cas_quarantine(struct cas_store *store, int top_fd, const uint8_t hash[CAS_HASH_SZ], ino_t ino);
 
