@@ -41,6 +41,7 @@ struct meta_queue {
 	uint64_t flush_wanted GUARDED_BY(lock);
 	uint64_t flush_done GUARDED_BY(lock);
 	uint64_t nr_lost GUARDED_BY(lock);
+	uint64_t nr_told GUARDED_BY(lock);    /* of them, by a flush */
 	struct err lost_err GUARDED_BY(lock); /* of the latest loss */
 	bool stop GUARDED_BY(lock);
 };
@@ -153,17 +154,17 @@ void meta_queue_push(struct meta_queue *q, struct meta_row *row)
 
 int meta_queue_flush(struct meta_queue *q, struct err *err)
 {
-	uint64_t want, lost;
+	uint64_t want;
 	int ret = 0;
 
 	lock_take(&q->lock);
-	lost = q->nr_lost;
 	want = ++q->flush_wanted;
 	(void)pthread_cond_signal(&q->work);
 	while (q->flush_done < want)
 		(void)lock_wait(&q->lock, &q->done, 0);
-	if (q->nr_lost != lost)
+	if (q->nr_lost != q->nr_told)
 		ret = err_set(err, q->lost_err.code, "%s", q->lost_err.msg);
+	q->nr_told = q->nr_lost;
 	lock_drop(&q->lock);
 	return ret;
 }

@@ -77,7 +77,10 @@ void meta_queue_free(struct meta_queue *q);
 /* Takes the row. NULL counts as a lost row. */
 void meta_queue_push(struct meta_queue *q, struct meta_row *row);
 
-/* 0 when everything pushed before is recorded; the first error of what was lost meanwhile. */
+/*
+ * 0 when everything pushed before is recorded; the latest error when some was lost since a
+ * flush last said so.
+ */
 int meta_queue_flush(struct meta_queue *q, struct err *err);
 
 /*

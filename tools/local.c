@@ -232,9 +232,16 @@ const char *local_path(struct local *local)
 int local_sync(struct local *local, struct err *err)
 {
 	const struct cas_catalog *catalog = cas_store_catalog(local->store);
+	struct err lost = {0};
 	int ret = cas_store_sync(local->store, err);
 
-	return ret ? ret : catalog->ops->flush(catalog->ctx, err);
+	if (ret)
+		return ret;
+	ret = catalog->ops->flush(catalog->ctx, &lost);
+	if (ret)
+		cli_warn(local->cli, "stored, but not recorded in index and ledger: %s",
+			 err_text(&lost, ret));
+	return 0;
 }
 
 /* Hand each kept batch to @take; batches have no newline inside. */

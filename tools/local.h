@@ -46,7 +46,7 @@ const char *local_path(struct local *local);
 
 /*
  * Durable as configured, then recorded as far as a daemon takes rows: before anything
- * that was put is acknowledged.
+ * that was put is acknowledged. Rows that were lost are a warning.
  */
 int local_sync(struct local *local, struct err *err);
 
