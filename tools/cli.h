@@ -122,9 +122,10 @@ int cli_parse_number(const char *text, int *out);
 
 /*
  * A digest as people type it, a hash alone included; a size is then looked up.
- * -EINVAL: no digest. -ENOENT: a hash whose size nobody knows.
+ * -EINVAL: no digest, which is wrong usage. -ENOENT: a hash whose size nobody knows.
  */
-int cli_digest(struct cas_store *store, const char *text, struct cas_digest *out, struct err *err);
+int cli_digest(struct cli *cli, struct cas_store *store, const char *text, struct cas_digest *out,
+	       struct err *err);
 
 /* One line on standard error, after "casbox COMMAND: ". */
 void cli_warn(const struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

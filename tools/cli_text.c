@@ -133,7 +133,8 @@ int cli_parse_number(const char *text, int *out)
 	return 0;
 }
 
-int cli_digest(struct cas_store *store, const char *text, struct cas_digest *out, struct err *err)
+int cli_digest(struct cli *cli, struct cas_store *store, const char *text, struct cas_digest *out,
+	       struct err *err)
 {
 	uint8_t hash[CAS_HASH_SZ];
 	int ret;
@@ -141,10 +142,10 @@ int cli_digest(struct cas_store *store, const char *text, struct cas_digest *out
 	if (cas_digest_parse(text, out) == 0)
 		return 0;
 	if (cas_hash_parse(text, strlen(text), hash))
-		return err_set(err, -EINVAL,
-			       "'%.200s' is no digest: give HASH/SIZE with 64 lower-case digits, "
-			       "or a known HASH",
-			       text);
+		return cli_usage(cli, err,
+				 "'%.200s' is no digest: give HASH/SIZE with 64 lower-case "
+				 "digits, or a known HASH",
+				 text);
 	ret = cas_store_resolve(store, hash, out);
 	if (ret == 1)
 		return 0;

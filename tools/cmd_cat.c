@@ -30,11 +30,11 @@ static int copy_out(int fd, uint64_t size)
 	return 0;
 }
 
-static int cat_one(struct local *local, const char *text, struct err *err)
+static int cat_one(struct cli *cli, struct local *local, const char *text, struct err *err)
 {
 	struct cas_digest digest;
 	auto_close int fd = -1;
-	int ret = cli_digest(local_store(local), text, &digest, err);
+	int ret = cli_digest(cli, local_store(local), text, &digest, err);
 
 	if (ret)
 		return ret;
@@ -61,7 +61,7 @@ int cmd_cat(struct cli *cli, int argc, char **argv, struct err *err)
 	if (ret == 0)
 		ret = local_open(cli, LOCAL_READ, &local, err);
 	for (int i = 0; i < words.argc && ret == 0; i++)
-		ret = cat_one(local, words.argv[i], err);
+		ret = cat_one(cli, local, words.argv[i], err);
 	local_close(local);
 	return ret;
 }

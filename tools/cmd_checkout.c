@@ -35,8 +35,8 @@ static enum cas_checkout_mode mode_of(const char *word)
 	return CAS_CHECKOUT_AUTO;
 }
 
-static int checkout(struct local *local, const struct checkout_args *args, const char *text,
-		    const char *dest, struct err *err)
+static int checkout(struct cli *cli, struct local *local, const struct checkout_args *args,
+		    const char *text, const char *dest, struct err *err)
 {
 	struct cas_checkout_progress counted = {0};
 	struct cas_checkout_options opts = {
@@ -47,7 +47,7 @@ static int checkout(struct local *local, const struct checkout_args *args, const
 	struct progress_source source = {"checkout", &counted.files, &counted.bytes, NULL};
 	struct progress *progress;
 	struct cas_digest root;
-	int ret = cli_digest(local_store(local), text, &root, err);
+	int ret = cli_digest(cli, local_store(local), text, &root, err);
 
 	if (ret)
 		return ret;
@@ -75,7 +75,7 @@ int cmd_checkout(struct cli *cli, int argc, char **argv, struct err *err)
 	if (ret == 0)
 		ret = local_open(cli, LOCAL_RECORD, &local, err);
 	if (ret == 0)
-		ret = checkout(local, &args, words.argv[0], words.argv[1], err);
+		ret = checkout(cli, local, &args, words.argv[0], words.argv[1], err);
 	local_close(local);
 	return ret;
 }

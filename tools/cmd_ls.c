@@ -263,7 +263,7 @@ int cmd_ls(struct cli *cli, int argc, char **argv, struct err *err)
 		ret = local_open(cli, LOCAL_READ, &local, err);
 	if (ret == 0) {
 		ls.store = local_store(local);
-		ret = cli_digest(ls.store, words.argv[0], &root, err);
+		ret = cli_digest(cli, ls.store, words.argv[0], &root, err);
 	}
 	if (ret == 0)
 		ret = list_path(&ls, root, words.argc > 1 ? words.argv[1] : "", err);

@@ -23,7 +23,7 @@ static int each_digest(struct cli *cli, int argc, char **argv,
 	for (int i = 0; i < words.argc && ret == 0; i++) {
 		struct cas_digest digest;
 
-		ret = cli_digest(local_store(local), words.argv[i], &digest, err);
+		ret = cli_digest(cli, local_store(local), words.argv[i], &digest, err);
 		if (ret == 0)
 			ret = act(local_store(local), &digest, err);
 	}

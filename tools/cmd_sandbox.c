@@ -79,8 +79,7 @@ static void command_option(struct command *c, const char *name, const char *valu
 	}
 }
 
-int sandbox_digest(const struct cli *cli, const char *text, char out[CAS_DIGEST_STR_SZ],
-		   struct err *err)
+int sandbox_digest(struct cli *cli, const char *text, char out[CAS_DIGEST_STR_SZ], struct err *err)
 {
 	struct local *local = NULL;
 	struct cas_digest digest;
@@ -89,7 +88,7 @@ int sandbox_digest(const struct cli *cli, const char *text, char out[CAS_DIGEST_
 	if (cas_digest_parse(text, &digest)) {
 		ret = local_open(cli, LOCAL_READ, &local, err);
 		if (ret == 0)
-			ret = cli_digest(local_store(local), text, &digest, err);
+			ret = cli_digest(cli, local_store(local), text, &digest, err);
 		local_close(local);
 	}
 	if (ret == 0)

@@ -10,8 +10,7 @@ struct cli;
 struct err;
 
 /* A digest as typed, completed from the store when it is a hash alone. */
-int sandbox_digest(const struct cli *cli, const char *text, char out[CAS_DIGEST_STR_SZ],
-		   struct err *err);
+int sandbox_digest(struct cli *cli, const char *text, char out[CAS_DIGEST_STR_SZ], struct err *err);
 
 /* Warn of stray names and of what could not be captured, from finish's answer. */
 void sandbox_print_notes(const struct cli *cli, const json_t *answer);

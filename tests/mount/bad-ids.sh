@@ -34,7 +34,7 @@ refused --root "$file" --id f
 said "${file%/*}"
 refused --root "$absent" --id g
 said "${absent%/*}"
-refused --root nonsense --id h
+expect 2 within 10 "$CASBOX" sandbox create --mount "$MNT" --root nonsense --id h
 said nonsense
 eq "sandboxes" taken "$(ls "$MNT/sandboxes")"
 

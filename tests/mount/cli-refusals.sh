@@ -30,7 +30,18 @@ eq "mounts" "" "$(mounts_below "$T")"
 hash=$(put /etc/passwd | cut -d / -f 1)
 expect 0 casbox cat "$hash"
 cmp out /etc/passwd || fail "cat by hash alone"
-expect 1 casbox cat "$(echo "$hash" | tr a-f A-F)x"
+# No digest at all is wrong usage.
+bad=$(echo "$hash" | tr a-f A-F)x
+for command in cat ls pin unpin "run --root"; do
+	# shellcheck disable=SC2086
+	case $command in
+	run*) expect 2 casbox $command "$bad" -- true ;;
+	*) expect 2 casbox $command "$bad" ;;
+	esac
+	said "'$bad' is no digest" --help
+done
+expect 2 casbox checkout "$bad" dest
+said "'$bad' is no digest" --help
 expect 1 casbox cat "$hash/1"
 expect 1 casbox ls "$hash"
 expect 1 casbox checkout "$hash" dest

@@ -40,5 +40,5 @@ eq "cat after gc" "" "$(casbox cat "$empty")"
 expect 0 casbox fsck
 
 # A size that the hash cannot have is refused.
-expect 1 casbox cat "${empty%/0}/103"
-expect 1 casbox cat "$(printf 'ab%.0s' $(seq 32))/0"
+expect 2 casbox cat "${empty%/0}/103"
+expect 2 casbox cat "$(printf 'ab%.0s' $(seq 32))/0"
