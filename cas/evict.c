@@ -34,14 +34,15 @@
  * Clocks that jump do no more harm than a wrong order.
  */
 
-#define PAGE	     1024  /* blobs asked of the catalog at once */
-#define ROUND_MAX    65536 /* blobs chosen before the results are looked through */
-#define EPOCH_NAME   "run/evicted"
-#define BATCH_BLOBS  64 /* removed while no root may be added */
-#define CHANGED_MAX  8	/* then roots are marked while none may be added */
-#define PATIENCE_NS  60000000000ULL
-#define NAP_FIRST_NS 2000000L
-#define NAP_MAX_NS   500000000L
+#define PAGE	      1024  /* blobs asked of the catalog at once */
+#define ROUND_MAX     65536 /* blobs chosen before the results are looked through */
+#define EPOCH_NAME    "run/evicted"
+#define EPOCH_WAIT_NS 500000000ULL
+#define BATCH_BLOBS   64 /* removed while no root may be added */
+#define CHANGED_MAX   8	 /* then roots are marked while none may be added */
+#define PATIENCE_NS   60000000000ULL
+#define NAP_FIRST_NS  2000000L
+#define NAP_MAX_NS    500000000L
 /* From here on the blocks are freed after the locks have been dropped. */
 #define LARGE_BYTES (8u << 20)
 
@@ -261,7 +262,7 @@ static int evict_some(struct cas_eviction *e, const struct round *r, size_t *at,
 	return ret;
 }
 
-uint64_t cas_evict_epoch(struct cas_store *store)
+static uint64_t read_epoch(struct cas_store *store)
 {
 	auto_close int fd = openat(store->dir_fd, EPOCH_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	uint64_t epoch = 0;
@@ -272,10 +273,24 @@ uint64_t cas_evict_epoch(struct cas_store *store)
 	return epoch;
 }
 
+/* Never in the midst of a batch, which is counted already and has not removed everything. */
+uint64_t cas_evict_epoch(struct cas_store *store)
+{
+	bool locked = store->lock_fd >= 0 && !store->barred;
+	uint64_t epoch;
+
+	if (locked && cas_store_lease_share(store, EPOCH_WAIT_NS) < 0)
+		return UINT64_MAX - lock_now_ns(); /* never twice */
+	epoch = read_epoch(store);
+	if (locked)
+		cas_evict_unbar(store);
+	return epoch;
+}
+
 /* Before the first blob of a batch goes: who looks afterwards whether any did must see it. */
 static int count_epoch(struct cas_eviction *e)
 {
-	uint64_t epoch = cas_evict_epoch(e->store) + 1;
+	uint64_t epoch = read_epoch(e->store) + 1;
 	auto_close int fd = -1;
 	int ret;
 

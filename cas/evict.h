@@ -57,8 +57,10 @@ int cas_evict(struct cas_store *store, const struct cas_evict_options *opts,
 
 /*
  * A number that has changed when blobs were evicted, by any process, since it was asked
- * for before. Whoever stores a tree asks before and after: if it changed, something that
- * was found to be there may be gone, and the tree has to be stored once more.
+ * for before. Whoever stores a tree asks before, and again when its use is recorded: if it
+ * changed, something that was found to be there may be gone, and the tree has to be
+ * stored once more. Waits for removals that are under way, half a second at most; what
+ * cannot be waited for counts as a change. Not while another thread bars eviction.
  */
 uint64_t cas_evict_epoch(struct cas_store *store);
 

@@ -60,6 +60,7 @@ struct cas_store {
 	int spool_fd;
 	struct cas_spool *spool;  /* NULL: puts do not go through it */
 	bool owned;		  /* DIR/owner names a store; */
+	bool barred;		  /* cas_evict_bar was called; its caller's thread alone looks */
 	bool may_unlink;	  /* this one, or there is none. True without blobs elsewhere */
 	_Atomic bool spool_dirty; /* accepted since the last sync */
 
@@ -174,5 +175,7 @@ bool cas_variant_intact(const struct cas_store *store, const struct stat *st, mo
 
 /* Around the removal of blobs: keeps cas_evict_bar out, until cas_evict_unbar. -EBUSY: barred. */
 int cas_store_lease_block(struct cas_store *store);
+/* What cas_evict_bar takes; to be dropped in the same way. */
+int cas_store_lease_share(struct cas_store *store, unsigned long long wait_ns);
 
 #endif

@@ -175,14 +175,23 @@ void cas_store_shard_unlock(struct cas_store *store, unsigned shard, bool exclus
 	lock_drop(&s->lock);
 }
 
-int cas_evict_bar(struct cas_store *store)
+int cas_store_lease_share(struct cas_store *store, unsigned long long wait_ns)
 {
 	return ofd_lock_until(store->lock_fd, CAS_LAYOUT_LOCK_LEASE, F_RDLCK,
-			      lock_now_ns() + SHARD_WAIT_NS);
+			      lock_now_ns() + wait_ns);
+}
+
+int cas_evict_bar(struct cas_store *store)
+{
+	int ret = cas_store_lease_share(store, SHARD_WAIT_NS);
+
+	store->barred = ret == 0;
+	return ret;
 }
 
 void cas_evict_unbar(struct cas_store *store)
 {
+	store->barred = false;
 	(void)ofd_lock(store->lock_fd, CAS_LAYOUT_LOCK_LEASE, F_UNLCK, false);
 }
 

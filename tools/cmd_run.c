@@ -28,7 +28,7 @@
 #include "tools/sandbox.h"
 
 #define IDLE_MS	       600000
-#define EVICTED_TRIES  8
+#define EVICTED_TRIES  4
 #define STATUS_TIMEOUT 124
 
 struct run_args {
@@ -611,21 +611,36 @@ static int run_in_sandbox(struct run *run, struct err *err)
 	return run->child.status;
 }
 
-/* With its root whole. That may go between being stored and being used: then again. */
+static int store_and_create(struct run *run, struct err *err)
+{
+	int ret = find_root(run, err);
+
+	return ret ? ret : create_sandbox(run, err);
+}
+
+/*
+ * With its root whole. That may go between being stored and being used: then again, at
+ * last with eviction kept out.
+ */
 static int prepare_sandbox(struct run *run, struct err *err)
 {
-	uint64_t epoch;
-	int ret;
-	int tries = 0;
+	struct cas_store *store = local_store(run->local);
+	uint64_t epoch = cas_evict_epoch(store);
+	bool barred = false;
+	int ret = store_and_create(run, err);
 
-	do {
-		epoch = cas_evict_epoch(local_store(run->local));
-		ret = find_root(run, err);
-		if (ret == 0)
-			ret = create_sandbox(run, err);
-	} while ((ret == -ENOENT || ret == -EIO) && run->args.input && ++tries < EVICTED_TRIES &&
-		 epoch != cas_evict_epoch(local_store(run->local)));
-	return ret ? ret : restore_evicted(run, epoch, err);
+	for (int tries = 2; (ret == -ENOENT || ret == -EIO) && run->args.input &&
+			    tries <= EVICTED_TRIES && epoch != cas_evict_epoch(store);
+	     tries++) {
+		barred = tries == EVICTED_TRIES && cas_evict_bar(store) == 0;
+		epoch = cas_evict_epoch(store);
+		ret = store_and_create(run, err);
+	}
+	if (ret == 0)
+		ret = restore_evicted(run, epoch, err);
+	if (barred)
+		cas_evict_unbar(store);
+	return ret;
 }
 
 static void remove_sandbox(struct run *run)
