@@ -20,6 +20,7 @@
 #include "cas/ingest.h"
 #include "cas/layout.h"
 #include "cas/put.h"
+#include "cas/quota.h"
 #include "cas/spool.h"
 #include "cas/store.h"
 #include "cas/tier.h"

@@ -4,6 +4,8 @@
 
 #include <stdbool.h>
 
+#include "cas/quota.h"
+
 struct err;
 
 struct fs_options {
@@ -17,6 +19,8 @@ struct fs_options {
 	/* The program and hidden argument that run fs_helper_main; NULL: /proc/self/exe. */
 	const char *helper_program;
 	int durability; /* enum cas_durability */
+	/* What the store is kept at in the background; see cas_quota. */
+	struct cas_quota quota;
 	/* For tests: features (fs/serve/probe.h) to do without, by name, with commas. */
 	const char *without;
 };

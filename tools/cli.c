@@ -27,6 +27,12 @@ const struct cli_option cli_common[] = {
 	 NULL},
 	{"durability", 0, CLI_TEXT, COMMON(durability), "HOW",
 	 "what a put survives: none, batch (default) or full", true, "none|batch|full"},
+	{"max-size", 0, CLI_SIZE, COMMON(quota.max_bytes), "SIZE",
+	 "evict when blobs take more on the disk", true, NULL},
+	{"low-size", 0, CLI_SIZE, COMMON(quota.low_bytes), "SIZE",
+	 "and come down to that (default: 90 % of --max-size)", true, NULL},
+	{"max-blobs", 0, CLI_SIZE, COMMON(quota.max_blobs), "N", "evict when there are more blobs",
+	 true, NULL},
 	{"log-level", 0, CLI_TEXT, COMMON(log_level), "LEVEL", "error, warn, info or debug", true,
 	 "error|warn|info|debug"},
 	{"help", 'h', CLI_FLAG, COMMON(help), NULL, "show this help", false, NULL},
@@ -339,6 +345,9 @@ static void mark_common_seen(struct parse *p)
 	p->seen[find_name(p, "blobs", 5)] = p->cli->blobs != NULL;
 	p->seen[find_name(p, "durability", 10)] = p->cli->durability != NULL;
 	p->seen[find_name(p, "log-level", 9)] = p->cli->log_level != NULL;
+	p->seen[find_name(p, "max-size", 8)] = p->cli->quota.max_bytes != CAS_QUOTA_NONE;
+	p->seen[find_name(p, "low-size", 8)] = p->cli->quota.low_bytes != CAS_QUOTA_NONE;
+	p->seen[find_name(p, "max-blobs", 9)] = p->cli->quota.max_blobs != CAS_QUOTA_NONE;
 }
 
 int cli_parse(struct cli *cli, const struct cli_option *options, void *fields, enum cli_order order,

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cas/quota.h"
+
 struct cas_digest;
 struct cas_store;
 struct err;
@@ -66,6 +68,7 @@ struct cli {
 	const char *store_arg;
 	const char *blobs;
 	const char *durability;
+	struct cas_quota quota; /* main sets CAS_QUOTA_NONE */
 	const char *log_level;
 	bool help;
 	bool version;

@@ -12,10 +12,7 @@
 #include "tools/progress.h"
 #include "tools/roots.h"
 
-#define NO_SIZE UINT64_MAX
-
 struct gc_args {
-	uint64_t max_size;
 	bool dry_run;
 	bool drain;
 	bool json;
@@ -23,8 +20,6 @@ struct gc_args {
 
 #define ARG(field) offsetof(struct gc_args, field)
 static const struct cli_option options[] = {
-	{"max-size", 0, CLI_SIZE, ARG(max_size), "SIZE", "bytes on disk to come down to", true,
-	 NULL},
 	{"dry-run", 'n', CLI_FLAG, ARG(dry_run), NULL, "only tell what would go", false, NULL},
 	{"drain", 0, CLI_FLAG, ARG(drain), NULL, "first move all of the spool to --blobs", false,
 	 NULL},
@@ -53,15 +48,15 @@ static int print_answer(const struct gc_args *args, json_t *answer)
 }
 
 /* The daemon alone evicts while it serves. */
-static int ask_daemon(const struct daemon *daemon, const struct gc_args *args, json_t **answer,
-		      struct err *err)
+static int ask_daemon(const struct daemon *daemon, const struct cli *cli,
+		      const struct gc_args *args, json_t **answer, struct err *err)
 {
 	char size[32];
 	const char *const words[] = {"gc", "--max-size", size, "--dry-run"};
 	struct client *client = NULL;
 	int ret = client_open_daemon(daemon, -1, &client, err);
 
-	(void)snprintf(size, sizeof(size), "%" PRIu64, args->max_size);
+	(void)snprintf(size, sizeof(size), "%" PRIu64, cli->quota.max_bytes);
 	if (ret == 0)
 		ret = client_ask(client, words, args->dry_run ? 4 : 3, 0, answer, err);
 	client_close(client);
@@ -70,7 +65,8 @@ static int ask_daemon(const struct daemon *daemon, const struct gc_args *args, j
 
 static int evict(struct cli *cli, const struct gc_args *args, json_t **answer, struct err *err)
 {
-	struct cas_evict_options opts = {.max_bytes = args->max_size, .dry_run = args->dry_run};
+	struct cas_evict_options opts = {.max_bytes = cli->quota.max_bytes,
+					 .dry_run = args->dry_run};
 	struct cas_evict_result r = {0};
 	struct cas_evict_roots roots;
 	struct local *local = NULL;
@@ -111,7 +107,7 @@ static int drain(struct cli *cli, struct err *err)
 
 int cmd_gc(struct cli *cli, int argc, char **argv, struct err *err)
 {
-	struct gc_args args = {.max_size = NO_SIZE};
+	struct gc_args args = {0};
 	struct cli_words words = {0};
 	struct daemon daemon = {0};
 	json_t *answer = NULL;
@@ -121,16 +117,16 @@ int cmd_gc(struct cli *cli, int argc, char **argv, struct err *err)
 		return ret < 0 ? ret : 0;
 	if (words.argc > 0)
 		return cli_usage(cli, err, "unexpected argument '%s'", words.argv[0]);
-	if (args.max_size == NO_SIZE && !args.drain)
+	if (cli->quota.max_bytes == CAS_QUOTA_NONE && !args.drain)
 		return cli_usage(cli, err, "--max-size SIZE is missing");
 	if (args.drain) {
 		ret = drain(cli, err);
-		if (ret || args.max_size == NO_SIZE)
+		if (ret || cli->quota.max_bytes == CAS_QUOTA_NONE)
 			return ret;
 	}
 	ret = daemon_find(cli->store, &daemon, err);
 	if (ret == 1)
-		ret = ask_daemon(&daemon, &args, &answer, err);
+		ret = ask_daemon(&daemon, cli, &args, &answer, err);
 	else if (ret == 0)
 		ret = evict(cli, &args, &answer, err);
 	daemon_fini(&daemon);

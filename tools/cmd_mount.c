@@ -176,6 +176,7 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		.idle_s = (int)((args->idle_ms + 999) / 1000),
 		.automatic = args->automatic,
 		.durability = durability_of(cli->durability),
+		.quota = cli->quota,
 		.without = args->without,
 	};
 	int ret;

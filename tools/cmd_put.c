@@ -9,6 +9,7 @@
 #include "tools/cli.h"
 #include "tools/local.h"
 #include "tools/progress.h"
+#include "tools/quota.h"
 
 struct put_args {
 	bool follow;
@@ -162,6 +163,20 @@ static int put_paths(struct cli *cli, struct local *local, const struct put_args
 	return failed ? 1 : 0;
 }
 
+/* What was put may be too much for the store's quota, together with what was there. */
+static void keep_small(struct cli *cli, const struct put_one *all, int nr)
+{
+	auto_free struct cas_ingest_result *more = calloc((size_t)nr, sizeof(*more));
+	size_t nr_more = 0;
+
+	for (int i = 0; more && i < nr; i++) {
+		if (all[i].ret == 0)
+			more[nr_more++] = all[i].result;
+	}
+	if (more)
+		quota_enforce(cli, more, nr_more);
+}
+
 int cmd_put(struct cli *cli, int argc, char **argv, struct err *err)
 {
 	struct put_args args = {0};
@@ -185,6 +200,8 @@ int cmd_put(struct cli *cli, int argc, char **argv, struct err *err)
 	if (ret == 0)
 		ret = put_paths(cli, local, &args, all, words.argc, err);
 	local_close(local);
+	if (ret >= 0)
+		keep_small(cli, all, words.argc);
 	free(all);
 	return ret;
 }

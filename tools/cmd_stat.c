@@ -13,6 +13,7 @@
 #include "tools/cli.h"
 #include "tools/local.h"
 #include "tools/progress.h"
+#include "tools/quota.h"
 
 struct stat_args {
 	bool json;
@@ -60,6 +61,21 @@ static uint64_t spool_bytes(struct cas_store *store)
 	return bytes;
 }
 
+/* What there is room for, when that is limited. */
+static void print_quota(const struct cli *cli, uint64_t excess)
+{
+	char size[24];
+
+	if (cli->quota.max_bytes != CAS_QUOTA_NONE)
+		(void)printf("max size     %llu (%s)\n", (unsigned long long)cli->quota.max_bytes,
+			     progress_size(cli->quota.max_bytes, size));
+	if (cli->quota.max_blobs != CAS_QUOTA_NONE)
+		(void)printf("max blobs    %llu\n", (unsigned long long)cli->quota.max_blobs);
+	if (excess > 0)
+		(void)printf("excess       %llu (%s)\n", (unsigned long long)excess,
+			     progress_size(excess, size));
+}
+
 static void print_text(const char *store, const struct meta_stat *st, uint64_t sandboxes,
 		       uint64_t spool)
 {
@@ -74,11 +90,28 @@ static void print_text(const char *store, const struct meta_stat *st, uint64_t s
 		     (unsigned long long)spool);
 }
 
-static int stat_store(struct local *local, const struct stat_args *args, struct err *err)
+static int add_quota(const struct cli *cli, uint64_t excess, json_t *object)
+{
+	int ret = 0;
+
+	if (cli->quota.max_bytes != CAS_QUOTA_NONE)
+		ret = json_object_set_new(object, "max_bytes",
+					  json_integer((json_int_t)cli->quota.max_bytes));
+	if (ret == 0 && cli->quota.max_blobs != CAS_QUOTA_NONE)
+		ret = json_object_set_new(object, "max_blobs",
+					  json_integer((json_int_t)cli->quota.max_blobs));
+	if (ret == 0)
+		ret = json_object_set_new(object, "excess_bytes", json_integer((json_int_t)excess));
+	return ret == 0 ? 0 : -ENOMEM;
+}
+
+static int stat_store(const struct cli *cli, struct local *local, const struct stat_args *args,
+		      struct err *err)
 {
 	struct meta_stat st = {0};
 	uint64_t sandboxes = 0;
 	uint64_t spool = spool_bytes(local_store(local));
+	uint64_t excess;
 	json_t *object;
 	int ret = meta_stat(local_meta(local), &st, err);
 
@@ -86,14 +119,19 @@ static int stat_store(struct local *local, const struct stat_args *args, struct 
 		ret = control_roots_count(local_store(local), &sandboxes, err);
 	if (ret)
 		return ret;
+	excess = quota_excess(cli, local_store(local), &st);
 	if (!args->json) {
 		print_text(local_path(local), &st, sandboxes, spool);
+		print_quota(cli, excess);
 		return 0;
 	}
-	object = json_pack("{s:I, s:I, s:I, s:I, s:I}", "blobs", (json_int_t)st.blobs, "bytes",
-			   (json_int_t)st.bytes, "directories", (json_int_t)st.directories,
-			   "sandboxes", (json_int_t)sandboxes, "spool_bytes", (json_int_t)spool);
+	object = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "blobs", (json_int_t)st.blobs, "bytes",
+			   (json_int_t)st.bytes, "disk_bytes", (json_int_t)st.disk, "directories",
+			   (json_int_t)st.directories, "sandboxes", (json_int_t)sandboxes,
+			   "spool_bytes", (json_int_t)spool);
 	ret = object ? cli_json_set_bytes(object, "store", local_path(local)) : -ENOMEM;
+	if (ret == 0)
+		ret = add_quota(cli, excess, object);
 	if (ret) {
 		json_decref(object);
 		return err_set(err, ret, "out of memory");
@@ -114,7 +152,7 @@ int cmd_stat(struct cli *cli, int argc, char **argv, struct err *err)
 		return cli_usage(cli, err, "unexpected argument '%s'", words.argv[0]);
 	ret = local_open(cli, LOCAL_READ, &local, err);
 	if (ret == 0)
-		ret = stat_store(local, &args, err);
+		ret = stat_store(cli, local, &args, err);
 	local_close(local);
 	return ret;
 }

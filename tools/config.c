@@ -14,8 +14,8 @@
 
 /* Every option marked `setting`, in any command; cli.c asserts it. */
 static const char *const known[] = {
-	"allow-other", "blobs", "durability", "idle",	 "log-level", "max-size",
-	"mode",	       "mount", "threads",    "timeout", "writable",
+	"allow-other", "blobs", "durability", "idle",	 "log-level", "low-size", "max-blobs",
+	"max-size",    "mode",	"mount",      "threads", "timeout",   "writable",
 };
 #define NR_KNOWN (sizeof(known) / sizeof(known[0]))
 

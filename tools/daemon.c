@@ -178,7 +178,8 @@ int daemon_take_over(const struct daemon *daemon, struct err *err)
 struct start_args {
 	char threads[16];
 	char idle[32];
-	const char *words[24];
+	char quota[3][32];
+	const char *words[32];
 	size_t nr;
 };
 
@@ -187,6 +188,20 @@ static void add_word(struct start_args *a, const char *word, const char *value)
 	a->words[a->nr++] = word;
 	if (value)
 		a->words[a->nr++] = value;
+}
+
+static void add_quota(struct start_args *a, const struct cas_quota *quota)
+{
+	const char *const names[3] = {"--max-size", "--low-size", "--max-blobs"};
+	const uint64_t values[3] = {quota->max_bytes, quota->low_bytes, quota->max_blobs};
+
+	for (size_t i = 0; i < 3; i++) {
+		if (values[i] == CAS_QUOTA_NONE)
+			continue;
+		(void)snprintf(a->quota[i], sizeof(a->quota[i]), "%llu",
+			       (unsigned long long)values[i]);
+		add_word(a, names[i], a->quota[i]);
+	}
 }
 
 /* @serve: be the daemon, and tell descriptor 3; else: start one and wait for it. */
@@ -202,6 +217,7 @@ static void make_args(struct start_args *a, const char *self, const struct cli *
 		add_word(a, "--blobs", cli->blobs);
 	if (cli->durability)
 		add_word(a, "--durability", cli->durability);
+	add_quota(a, &cli->quota);
 	add_word(a, "--log-level", cli->log_level ? cli->log_level : "info");
 	add_word(a, "mount", serve ? "--ready-fd=3" : NULL);
 	add_word(a, "--threads", a->threads);

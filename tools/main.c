@@ -132,7 +132,7 @@ static void open_standard_streams(void)
 
 int main(int argc, char **argv)
 {
-	struct cli cli = {0};
+	struct cli cli = {.quota = {CAS_QUOTA_NONE, CAS_QUOTA_NONE, CAS_QUOTA_NONE}};
 	struct err err = {0};
 	int ret;
 

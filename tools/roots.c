@@ -21,6 +21,23 @@ struct cas_evict_roots roots_of_store(struct cas_store *store)
 	return (struct cas_evict_roots){.each = each_root, .ctx = store};
 }
 
+static int each_and_more(void *ctx,
+			 int (*root)(void *arg, const struct cas_digest *d, bool is_directory),
+			 void *arg, struct err *err)
+{
+	const struct roots_more *m = ctx;
+	int ret = control_roots_each(m->store, root, arg, err);
+
+	for (size_t i = 0; i < m->nr && ret == 0; i++)
+		ret = root(arg, &m->more[i].digest, m->more[i].is_directory);
+	return ret;
+}
+
+struct cas_evict_roots roots_and_more(struct roots_more *more)
+{
+	return (struct cas_evict_roots){.each = each_and_more, .ctx = more};
+}
+
 /*
  * 1, 0, or negative: a Directory that cannot be read just now must not pass for a blob,
  * or its files would go.

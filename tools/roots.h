@@ -4,6 +4,7 @@
 
 #include "cas/evict.h"
 
+struct cas_ingest_result;
 struct cas_store;
 
 /*
@@ -12,6 +13,14 @@ struct cas_store;
  * walk: what it needs is unknown, so nothing may go.
  */
 struct cas_evict_roots roots_of_store(struct cas_store *store);
+
+/* The same and a few more, which live as long as the eviction. */
+struct roots_more {
+	struct cas_store *store;
+	const struct cas_ingest_result *more;
+	size_t nr;
+};
+struct cas_evict_roots roots_and_more(struct roots_more *more);
 
 /*
  * STORE/pins/HASH-SIZE. pin: finds out whether it is a Directory; -ENOENT: no such blob;

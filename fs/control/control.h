@@ -20,6 +20,7 @@ struct control_env {
 	struct fs_sandboxes *sandboxes;
 	const char *mountpoint;
 	bool automatic;
+	_Atomic bool *evicting; /* one eviction at a time */
 	/*
 	 * Ask the daemon to end once the answer was read. -EBUSY with @if_idle while
 	 * sandboxes exist or other commands run.

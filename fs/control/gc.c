@@ -1,8 +1,11 @@
 /* fs/control/gc.c - eviction by the daemon, which alone may unlink while it serves */
 #include <errno.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #include "cas/cas.h"
 #include "fs/control/control.h"
+#include "fs/control/quota.h"
 #include "fs/control/roots.h"
 #include "fs/sandbox/sandbox.h"
 #include "meta/meta.h"
@@ -70,11 +73,27 @@ static int add_answer(json_t *answer, const struct cas_evict_result *r)
 	return ret;
 }
 
+int control_evict(const struct control_env *env, const struct cas_evict_options *opts, bool wait,
+		  struct cas_evict_result *out, struct err *err)
+{
+	const struct timespec nap = {.tv_nsec = 20000000};
+	struct gc gc = {.env = env};
+	struct cas_evict_roots roots = {each_root, freeze, thaw, &gc};
+	int ret;
+
+	while (atomic_exchange(env->evicting, true)) {
+		if (!wait)
+			return -EBUSY;
+		(void)nanosleep(&nap, NULL);
+	}
+	ret = cas_evict(env->store, opts, &roots, out, err);
+	atomic_store(env->evicting, false);
+	return ret;
+}
+
 int control_gc(struct control_call *call, struct err *err)
 {
 	struct cas_evict_options opts = {.dry_run = control_has(call->req, "dry-run")};
-	struct gc gc = {.env = call->env};
-	struct cas_evict_roots roots = {each_root, freeze, thaw, &gc};
 	struct cas_evict_result result = {0};
 	struct err why = {0};
 	int64_t max = 0;
@@ -86,9 +105,84 @@ int control_gc(struct control_call *call, struct err *err)
 	/* What was killed before it told of its blobs counts, too. Without, files are listed. */
 	if (meta_recount(call->env->meta, NULL, &why) < 0)
 		log_warn("evicting by the files alone: %s", err_text(&why, why.code));
-	ret = cas_evict(call->env->store, &opts, &roots, &result, err);
+	ret = control_evict(call->env, &opts, true, &result, err);
 	/* Rows that a full disk took have room again; what still fails is tried later. */
 	if (ret == 0 && meta_needs_reconcile(call->env->meta))
 		(void)meta_reconcile(call->env->meta, NULL, NULL);
 	return ret < 0 ? ret : add_answer(call->answer, &result);
+}
+
+#define VARIANTS_NS 60000000000ULL /* between two looks at links/ */
+#define EXCESS_NS   30000000000ULL /* between two tries to make room where all is needed */
+
+static void look_at_variants(const struct control_env *env, struct control_quota *quota)
+{
+	unsigned long long now = lock_now_ns();
+
+	if (quota->variants_ns != 0 && now - quota->variants_ns < VARIANTS_NS)
+		return;
+	quota->variants_ns = now;
+	(void)cas_quota_variants(env->store, &quota->variant_bytes, NULL);
+}
+
+/* Told once, until it is over. */
+static void settle_excess(struct control_quota *quota, const struct cas_evict_result *r)
+{
+	uint64_t excess = cas_quota_excess(&quota->limit, r->after_bytes);
+	uint64_t before = atomic_exchange(&quota->excess_bytes, excess);
+
+	if (excess > 0 && before == 0)
+		log_warn(
+			"the store is %llu bytes above its max-size of %llu: %llu bytes are needed "
+			"by sandboxes, pins and pending puts; it shrinks when they end",
+			(unsigned long long)excess, (unsigned long long)quota->limit.max_bytes,
+			(unsigned long long)r->kept_live_bytes);
+	else if (excess == 0 && before > 0)
+		log_info("the store is within its max-size again");
+	quota->again_ns = excess > 0 ? lock_now_ns() + EXCESS_NS : 0;
+}
+
+/* Without anything to remove an excess may have ended by itself. */
+static void end_excess(struct control_quota *quota)
+{
+	if (atomic_exchange(&quota->excess_bytes, 0) > 0)
+		log_info("the store is within its max-size again");
+	quota->again_ns = 0;
+}
+
+void control_quota(const struct control_env *env, struct control_quota *quota)
+{
+	struct cas_evict_options opts;
+	struct cas_evict_result r = {0};
+	struct err err = {0};
+	size_t nr;
+	int ret;
+
+	if (!cas_quota_is_set(&quota->limit))
+		return;
+	look_at_variants(env, quota);
+	if (cas_quota_exceeded(env->store, &quota->limit, quota->variant_bytes, &opts) != 1) {
+		end_excess(quota);
+		return;
+	}
+	nr = fs_sandboxes_count(env->sandboxes);
+	if (quota->again_ns != 0 && lock_now_ns() < quota->again_ns && nr == quota->nr_sandboxes)
+		return;
+	quota->nr_sandboxes = nr;
+	ret = control_evict(env, &opts, false, &r, &err);
+	if (ret == -EBUSY)
+		return;
+	if (ret < 0) {
+		log_warn("cannot keep the store within its max-size: %s", err_text(&err, ret));
+		quota->again_ns = lock_now_ns() + EXCESS_NS;
+		return;
+	}
+	quota->variants_ns = 0;
+	atomic_fetch_add(&quota->evictions, 1);
+	atomic_fetch_add(&quota->evicted_blobs, r.freed_blobs);
+	atomic_fetch_add(&quota->evicted_bytes, r.freed_bytes);
+	log_info("evicted %llu blobs, %llu bytes; %llu bytes left",
+		 (unsigned long long)r.freed_blobs, (unsigned long long)r.freed_bytes,
+		 (unsigned long long)r.after_bytes);
+	settle_excess(quota, &r);
 }

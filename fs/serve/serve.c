@@ -24,6 +24,7 @@
 
 #include "cas/cas.h"
 #include "fs/control/control.h"
+#include "fs/control/quota.h"
 #include "fs/fs.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/sandbox/slot.h"
@@ -68,6 +69,8 @@ struct daemon {
 	struct fs_executor *executor; /* runs commands */
 	struct fs_executor *opener;   /* of its own: a command may wait for a read */
 	struct control_env env;
+	struct control_quota quota;
+	_Atomic bool evicting;
 	struct fs_channels *channels;
 	struct fs_view_top *top;
 	struct fs_view_boxes *boxes;
@@ -183,8 +186,13 @@ static int session_stats(const struct fs_session *session, json_t *out)
 static int env_stats(void *ctx, json_t *out)
 {
 	struct daemon *d = ctx;
-	json_t *o = json_pack("{s:I, s:I}", "open_blobs", (json_int_t)fs_backing_count(d->backing),
-			      "backing_ids", (json_int_t)fs_backing_count_ids(d->backing));
+	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "open_blobs",
+			      (json_int_t)fs_backing_count(d->backing), "backing_ids",
+			      (json_int_t)fs_backing_count_ids(d->backing), "excess_bytes",
+			      (json_int_t)atomic_load(&d->quota.excess_bytes), "evictions",
+			      (json_int_t)atomic_load(&d->quota.evictions), "evicted_blobs",
+			      (json_int_t)atomic_load(&d->quota.evicted_blobs), "evicted_bytes",
+			      (json_int_t)atomic_load(&d->quota.evicted_bytes));
 	int ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
 
 	json_decref(o);
@@ -340,11 +348,13 @@ static int open_data(struct daemon *d, struct err *err)
 		.sandboxes = d->sandboxes,
 		.mountpoint = d->mountpoint,
 		.automatic = d->opts->automatic,
+		.evicting = &d->evicting,
 		.stop = env_stop,
 		.config = env_config,
 		.stats = env_stats,
 		.ctx = d,
 	};
+	d->quota.limit = d->opts->quota;
 	return ret < 0 ? ret : fs_channels_new(&d->env, d->executor, &d->channels);
 }
 
@@ -475,7 +485,7 @@ static int start(struct daemon *d, struct err *err)
 	if (ret == 0)
 		ret = start_watchdog(d);
 	if (ret == 0)
-		ret = fs_upkeep_new(d->meta, &d->upkeep);
+		ret = fs_upkeep_new(&d->env, &d->quota, &d->upkeep);
 	if (ret == 0)
 		ret = fs_daemon_record_write(d->store, &record, err);
 	if (ret == 0)

@@ -52,7 +52,8 @@ static int parse(const char *dir, struct fields *f, enum cli_order order, struct
 		 struct err *err, const char *const given[8])
 {
 	static char *argv[10];
-	struct cli cli = {.command = &cli_commands[0]};
+	struct cli cli = {.command = &cli_commands[0],
+			  .quota = {CAS_QUOTA_NONE, CAS_QUOTA_NONE, CAS_QUOTA_NONE}};
 	int argc = 1;
 	int ret;
 
