@@ -2,6 +2,7 @@
 # tests/mount/slot-exact.sh - a root that was another sandbox's shows exactly its own tree
 . "$(dirname "$0")/../lib/common.sh"
 need root fuse overlay
+alone
 
 counter() {
 	casbox ctl config | sed "s/.*\"$1\":\([0-9]*\).*/\1/"
@@ -115,9 +116,9 @@ for digest in $digests; do
 	[ $((nr % 2)) = 0 ] && policy=outputs
 	set -- --output out/ --output d/made
 	[ $policy = all ] && set -- --writable all --output out
-	before=$(counter reused)
 	box=$(sandbox_new "$digest" --id "s$nr" "$@")
-	[ $nr = 0 ] || eq "reused at step $nr" $((before + 1)) "$(counter reused)"
+	# Others on this machine may have the kernel forget a root: by memory, or drop_caches.
+	eq "reused or forgotten at step $nr" $nr $(($(counter reused) + $(counter forgotten)))
 	exact "$ref" "$box"
 	spoil "$box" $policy
 	[ $((nr % 3)) = 0 ] || casbox sandbox finish "s$nr" > /dev/null || :
@@ -127,6 +128,7 @@ for digest in $digests; do
 	nr=$((nr + 1))
 done
 eq "dropped" 0 "$(counter untold)"
+[ "$(counter reused)" -ge $((nr / 2)) ] || fail "only $(counter reused) of $nr were reused"
 
 # The same id again and again, and what happens to the caches in between.
 for digest in $digests; do
