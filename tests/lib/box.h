@@ -31,8 +31,11 @@ struct tests_box {
 bool tests_box_main(int argc, char **argv, int *status);
 /* Is this run the one inside a user namespace? */
 bool tests_box_in_userns(void);
-/* Run this program again inside a user namespace; its exit status. */
-int tests_box_rerun_in_userns(void);
+/*
+ * Last in main, with the status of the tests: when they passed, they run once more as root
+ * of a user namespace, with user.overlay.*, where this machine allows it. The exit status.
+ */
+int tests_box_again(int status);
 
 void tests_box_open(struct tests_box *box, const char *dir);
 void tests_box_close(struct tests_box *box);
