@@ -19,6 +19,7 @@
 #include "cas/store_i.h"
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/pool.h"
+#include "fs/sandbox/sandbox_i.h"
 #include "tests/lib/box.h"
 #include "tests/lib/store.h"
 
@@ -272,6 +273,28 @@ static void test_none_enters_while_frozen(void **state)
 	assert_int_equal(late.ret, 0);
 	assert_int_equal(fs_sandboxes_freeze(box.all, &after), 0);
 	assert_int_equal(after, before + 1);
+	fs_sandboxes_thaw(box.all);
+	tests_box_close(&box);
+}
+
+/* One that takes as long as it likes: an eviction comes back, and others are created. */
+static void test_a_long_capture_holds_back_neither_gc_nor_create(void **state)
+{
+	struct tests_box box;
+	struct cas_digest root;
+	uint64_t nr = 7;
+
+	tests_box_open(&box, *state);
+	root = tests_box_tree(&box, TREE);
+	fs_sandboxes_capture_begin(box.all);
+	assert_int_equal(fs_sandboxes_freeze(box.all, &nr), -EBUSY);
+	assert_int_equal(nr, 7);
+	assert_int_equal(create(&box, "other", &root, "out/", NULL), 0);
+	assert_int_equal(tests_box_finish(&box, "other", NULL), 0);
+	assert_int_equal(fs_sandboxes_freeze(box.all, &nr), -EBUSY);
+	fs_sandboxes_capture_end(box.all);
+	assert_int_equal(fs_sandboxes_freeze(box.all, &nr), 0);
+	assert_int_equal(nr, 3); /* it entered, and was captured, and so was the long one */
 	fs_sandboxes_thaw(box.all);
 	tests_box_close(&box);
 }
@@ -611,6 +634,7 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_a_watch_left_behind_sees_nothing_of_the_next),
 		TESTS_IN_DIR(test_list_is_in_order_and_without_unlisted),
 		TESTS_IN_DIR(test_none_enters_while_frozen),
+		TESTS_IN_DIR(test_a_long_capture_holds_back_neither_gc_nor_create),
 		TESTS_IN_DIR(test_random_ids_differ),
 		TESTS_IN_DIR(test_live_sandbox_survives_its_daemon),
 		TESTS_IN_DIR(test_capture_cut_short_is_undone),
