@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -403,4 +404,18 @@ size_t fs_backing_count(struct fs_backing_table *table)
 	nr = table->nr_open;
 	lock_drop(&table->lock);
 	return nr;
+}
+
+size_t fs_backing_raise_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return 256;
+	if (limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+		(void)getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	return limit.rlim_cur / 2 < 32768 ? (size_t)limit.rlim_cur / 2 : 32768;
 }

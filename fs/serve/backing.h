@@ -18,6 +18,9 @@ struct err;
 struct fs_backing_table;
 struct fs_backing;
 
+/* Raise this process's limit of descriptors as far as it goes: what @max below may be then. */
+size_t fs_backing_raise_limit(void);
+
 /* @max: descriptors kept open; more are only open while in use. */
 int fs_backing_table_new(struct cas_store *store, size_t max, struct fs_backing_table **out);
 void fs_backing_table_free(struct fs_backing_table *table);

@@ -19,7 +19,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 
 #include "cas/cas.h"
@@ -38,6 +37,7 @@
 #include "fs/serve/place.h"
 #include "fs/serve/probe.h"
 #include "fs/serve/record.h"
+#include "fs/serve/report.h"
 #include "fs/serve/session.h"
 #include "fs/serve/upkeep.h"
 #include "fs/serve/watchdog.h"
@@ -141,11 +141,6 @@ static int env_stop(void *ctx, bool if_idle, bool force, struct err *err)
 	return 0;
 }
 
-static json_int_t nr_nodes(const struct fs_session *session)
-{
-	return session ? (json_int_t)fs_inode_count(session->table) : 0;
-}
-
 static int env_config(void *ctx, json_t *out)
 {
 	struct daemon *d = ctx;
@@ -156,8 +151,8 @@ static int env_config(void *ctx, json_t *out)
 		(int)d->opts->automatic, "allow_other", (int)d->opts->allow_other, "threads",
 		d->nr_threads, "idle_s", d->opts->idle_s, "user_namespace", (int)d->in_userns,
 		"mounting", "fsopen", "libfuse", fs_wire_libfuse(), "fuse_protocol_minor",
-		two ? (int)two->wire.minor : 0, "nodes_one", nr_nodes(d->one), "nodes_two",
-		nr_nodes(two), "open_blobs", (json_int_t)fs_backing_count(d->backing));
+		two ? (int)two->wire.minor : 0, "nodes_one", fs_report_nodes(d->one), "nodes_two",
+		fs_report_nodes(two), "open_blobs", (json_int_t)fs_backing_count(d->backing));
 	json_t *slots = fs_slots_describe(d->slots);
 	int ret = o && slots && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
 
@@ -167,20 +162,6 @@ static int env_config(void *ctx, json_t *out)
 
 	json_decref(o);
 	return ret < 0 ? ret : fs_probes_report(d->probes, out);
-}
-
-static int session_stats(const struct fs_session *session, json_t *out)
-{
-	json_t *upcalls;
-	json_t *o;
-
-	if (!session)
-		return 0;
-	upcalls = json_object();
-	o = json_pack("{s:I, s:o}", "nodes", nr_nodes(session), "upcalls", upcalls);
-	if (!o || json_object_set_new(out, session->opts.name, o) < 0)
-		return -ENOMEM;
-	return fs_wire_report(&session->wire, upcalls);
 }
 
 static int env_stats(void *ctx, json_t *out)
@@ -197,28 +178,8 @@ static int env_stats(void *ctx, json_t *out)
 
 	json_decref(o);
 	if (ret == 0)
-		ret = session_stats(d->one, out);
-	return ret < 0 ? ret : session_stats(d->two, out);
-}
-
-static int append_json_lines(const json_t *o, struct buf *out)
-{
-	const char *key;
-	json_t *value;
-	int ret = 0;
-
-	json_object_foreach((json_t *)o, key, value)
-	{
-		char *text = json_is_string(value)
-				     ? NULL
-				     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-
-		if (ret == 0)
-			ret = buf_printf(out, "%s = %s\n", key,
-					 text ? text : json_string_value(value));
-		free(text);
-	}
-	return ret;
+		ret = fs_report_session(d->one, out);
+	return ret < 0 ? ret : fs_report_session(d->two, out);
 }
 
 static int text_config(void *ctx, struct buf *out)
@@ -227,34 +188,9 @@ static int text_config(void *ctx, struct buf *out)
 	int ret = o ? env_config(ctx, o) : -ENOMEM;
 
 	if (ret == 0)
-		ret = append_json_lines(o, out);
+		ret = fs_report_lines(o, out);
 	json_decref(o);
 	return ret;
-}
-
-static int text_help(void *ctx, struct buf *out)
-{
-	return control_help(out);
-}
-
-static int text_version(void *ctx, struct buf *out)
-{
-	return buf_printf(out, "casbox %s\n%s", CASBOX_VERSION, CAS_LAYOUT_VERSION_LINE);
-}
-
-/* Blobs stay open while they are in use, and a while longer: as many as we may. */
-static size_t raise_file_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return 256;
-	if (limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-		(void)getrlimit(RLIMIT_NOFILE, &limit);
-	}
-	return limit.rlim_cur / 2 < 32768 ? (size_t)limit.rlim_cur / 2 : 32768;
 }
 
 static int take_signals(struct daemon *d, struct err *err)
@@ -337,7 +273,7 @@ static int open_data(struct daemon *d, struct err *err)
 	if (ret == 0)
 		ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
 	if (ret == 0)
-		ret = fs_backing_table_new(d->store, raise_file_limit(), &d->backing);
+		ret = fs_backing_table_new(d->store, fs_backing_raise_limit(), &d->backing);
 	if (ret == 0)
 		ret = fs_executor_new(EXECUTOR_THREADS, &d->executor);
 	if (ret == 0)
@@ -366,8 +302,8 @@ static int make_views(struct daemon *d)
 		.sandboxes = d->sandboxes,
 		.slots = d->slots,
 		.config = text_config,
-		.help = text_help,
-		.version = text_version,
+		.help = fs_report_help,
+		.version = fs_report_version,
 		.text_ctx = d,
 	};
 	int ret = fs_view_top_new(&opts, &d->top);

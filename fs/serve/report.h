@@ -1,0 +1,22 @@
+/* fs/serve/report.h - what a daemon tells of itself */
+#ifndef FS_SERVE_REPORT_H
+#define FS_SERVE_REPORT_H
+
+#include <jansson.h>
+
+struct buf;
+struct fs_session;
+
+/* 0 before the session was started, when it is NULL here too. */
+json_int_t fs_report_nodes(const struct fs_session *session);
+/* Add its nodes and upcalls to @out, by its name. -ENOMEM. */
+int fs_report_session(const struct fs_session *session, json_t *out);
+
+/* Append "KEY = VALUE" for each member of @o. -ENOMEM. */
+int fs_report_lines(const json_t *o, struct buf *out);
+
+/* The files help and version of .casbox; @ctx is for the interface. */
+int fs_report_help(void *ctx, struct buf *out);
+int fs_report_version(void *ctx, struct buf *out);
+
+#endif
