@@ -74,6 +74,8 @@ int bench_second(struct bench_env *env, struct bench_report *rep, struct err *er
 int bench_bulk(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_write(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_put(struct bench_env *env, struct bench_report *rep, struct err *err);
+int bench_put_local(struct bench_env *env, struct bench_report *rep, struct err *err);
+int bench_put_tree(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_real(struct bench_env *env, struct bench_report *rep, struct err *err);
 
 #endif

@@ -24,6 +24,9 @@ static const struct bench_command commands[] = {
 	 bench_second},
 	{"action", "compile-like actions against materialized trees and other overlays",
 	 bench_action},
+	{"put-local", "100,000 small blobs into a local store, beside hash, write and link",
+	 bench_put_local},
+	{"put-tree", "a tree into a new store, beside cp -a (needs --tree)", bench_put_tree},
 	{"put", "new and known blobs into a slow blob directory (needs --latfs)", bench_put},
 	{"real", "compiles of a C project, each in its own sandbox (needs --project)", bench_real},
 	{"ready", "create a sandbox until its first file can be used", bench_ready},
@@ -32,11 +35,10 @@ static const struct bench_command commands[] = {
 
 static void usage(FILE *out)
 {
-	(void)fputs(
-		"usage: casbox-bench [OPTION]... [NAME]...\n\n"
-		"Measures casbox beside what it replaces, in one run, and prints medians of\n"
-		"paired ratios. Without NAME all of these, real only with --project, put with --latfs:\n\n",
-		out);
+	(void)fputs("usage: casbox-bench [OPTION]... [NAME]...\n\n"
+		    "Measures casbox beside what it replaces, in one run, and prints medians of\n"
+		    "paired ratios. Without NAME all of these that need no option, or have it:\n\n",
+		    out);
 	for (const struct bench_command *c = commands; c->name; c++)
 		(void)fprintf(out, "  %-12s %s\n", c->name, c->summary);
 	(void)fputs(
@@ -48,6 +50,7 @@ static void usage(FILE *out)
 		"  --live N        live sandboxes in ready (1000)\n"
 		"  --bytes N       bytes of the large file (1073741824)\n"
 		"  --project DIR   C sources for real; --cc, --cflags, --compiles (200)\n"
+		"  --tree DIR      what put-tree takes\n"
 		"  --latfs FILE    the slow filesystem for put, tests/latfs of a build\n"
 		"  --few           leave out rivals that take long\n"
 		"  --baselines     do not use casbox\n"
@@ -71,7 +74,8 @@ static bool wanted(const struct run *run, const struct bench_command *c)
 {
 	if (run->nr_names == 0)
 		return (strcmp(c->name, "real") != 0 || run->env.project) &&
-		       (strcmp(c->name, "put") != 0 || run->env.latfs);
+		       (strcmp(c->name, "put") != 0 || run->env.latfs) &&
+		       (strcmp(c->name, "put-tree") != 0 || run->env.tree);
 	for (int i = 0; i < run->nr_names; i++) {
 		if (strcmp(run->names[i], c->name) == 0)
 			return true;
@@ -149,6 +153,7 @@ enum {
 	OPT_COMPILES,
 	OPT_PROJECT,
 	OPT_LATFS,
+	OPT_TREE,
 	OPT_DURABILITY,
 	OPT_CC,
 	OPT_CFLAGS,
@@ -171,6 +176,7 @@ static const struct option options[] = {
 	{"scale", required_argument, NULL, OPT_SCALE},
 	{"compiles", required_argument, NULL, OPT_COMPILES},
 	{"project", required_argument, NULL, OPT_PROJECT},
+	{"tree", required_argument, NULL, OPT_TREE},
 	{"latfs", required_argument, NULL, OPT_LATFS},
 	{"durability", required_argument, NULL, OPT_DURABILITY},
 	{"cc", required_argument, NULL, OPT_CC},
@@ -230,6 +236,9 @@ static void option_text(struct run *run, int opt)
 	switch (opt) {
 	case OPT_LATFS:
 		run->env.latfs = optarg;
+		break;
+	case OPT_TREE:
+		run->env.tree = optarg;
 		break;
 	case OPT_PROJECT:
 		run->env.project = optarg;
