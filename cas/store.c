@@ -65,8 +65,16 @@ int cas_store_mkdir(const struct cas_store *store, int dir_fd, const char *name,
 
 int cas_store_dress(const struct cas_store *store, int fd, mode_t mode)
 {
-	if (geteuid() == 0 && store->owner != 0 && fchown(fd, store->owner, store->group) < 0)
+	struct stat st;
+
+	/* A new file is nearly always right as it is: the look costs an eighth of a change. */
+	if (fstat(fd, &st) < 0)
 		return -errno;
+	if (geteuid() == 0 && (st.st_uid != store->owner || st.st_gid != store->group) &&
+	    store->owner != 0 && fchown(fd, store->owner, store->group) < 0)
+		return -errno;
+	if ((st.st_mode & 07777) == mode)
+		return 0;
 	return fchmod(fd, mode) < 0 ? -errno : 0;
 }
 

@@ -34,7 +34,7 @@ static void shard_name(const uint8_t hash[CAS_HASH_SZ], char out[3])
 
 static int open_unnamed(int top_fd, const char *dir, int *fd)
 {
-	*fd = openat(top_fd, dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	*fd = openat(top_fd, dir, O_TMPFILE | O_RDWR | O_CLOEXEC, CAS_BLOB_MODE);
 	if (*fd >= 0)
 		return 0;
 	return is_unsupported(errno) ? -EOPNOTSUPP : -errno;
@@ -50,7 +50,7 @@ static int open_named(struct cas_tmp *tmp, const char *shard)
 		return ret;
 	(void)snprintf(tmp->path, sizeof(tmp->path), "%s/" CAS_TMP_PREFIX "%s", shard, rnd);
 	tmp->fd = openat(tmp->top_fd, tmp->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-			 0600);
+			 CAS_BLOB_MODE);
 	if (tmp->fd < 0) {
 		ret = -errno;
 		tmp->path[0] = '\0';
@@ -101,10 +101,10 @@ static int open_own(struct cas_tmp *tmp)
 {
 	const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
 
-	tmp->fd = openat(tmp->top_fd, tmp->path, flags, 0600);
+	tmp->fd = openat(tmp->top_fd, tmp->path, flags, CAS_BLOB_MODE);
 	if (tmp->fd < 0 && errno == EEXIST) {
 		(void)unlinkat(tmp->top_fd, tmp->path, 0);
-		tmp->fd = openat(tmp->top_fd, tmp->path, flags, 0600);
+		tmp->fd = openat(tmp->top_fd, tmp->path, flags, CAS_BLOB_MODE);
 	}
 	return tmp->fd < 0 ? -errno : 0;
 }

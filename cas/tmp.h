@@ -24,7 +24,8 @@ struct cas_tmp {
 
 /*
  * Make one in the shard of @hash; the shard's directory is made when missing. @named:
- * do not try for an unnamed one. Mode and owner are the caller's to set.
+ * do not try for an unnamed one. Mode (now a blob's, less the umask) and owner are the
+ * caller's to set.
  */
 int cas_tmp_open(const struct cas_store *store, int top_fd, const uint8_t hash[CAS_HASH_SZ],
 		 bool named, struct cas_tmp *out);
