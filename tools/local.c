@@ -162,6 +162,24 @@ static int go_blind(struct local *local, int code, struct err *err)
 	return open_meta(local, META_READER, err);
 }
 
+/*
+ * A new store gets its databases before it gets blobs: afterwards they would have to be
+ * compared with all of these. Whoever else writes here makes them, too.
+ */
+static void make_databases(struct local *local)
+{
+	struct meta *meta = NULL;
+	const struct meta_options opts = {.mode = META_WRITER};
+
+	if (cas_store_is_read_only(local->store) ||
+	    faccessat(cas_store_dir_fd(local->store), "meta/index", F_OK, 0) == 0 ||
+	    cas_store_writer_lock(local->store, 0, NULL) < 0)
+		return;
+	if (meta_open(local->store, &opts, &meta, NULL) == 0)
+		(void)meta_close(meta, NULL);
+	cas_store_writer_unlock(local->store);
+}
+
 int local_open(const struct cli *cli, enum local_mode mode, struct local **out, struct err *err)
 {
 	struct cas_store_options opts = {
@@ -183,6 +201,8 @@ int local_open(const struct cli *cli, enum local_mode mode, struct local **out, 
 		ret = cas_store_writer_lock(local->store, LOCK_MS, err);
 		local->locked = ret == 0;
 	}
+	if (ret == 0 && mode == LOCAL_RECORD)
+		make_databases(local);
 	if (ret == 0)
 		ret = open_meta(local, meta_mode_of(local, mode), err);
 	if (ret && local->evict && local->locked)
