@@ -55,6 +55,7 @@ struct fs_slots {
 	struct fs_slots_options opts;
 	struct fs_slots_place place; /* set before any sandbox is shown */
 	_Atomic bool attached;	     /* place is set */
+	_Atomic bool listed;	     /* the kernel may know the root's listing */
 	_Atomic uint64_t next_serial;
 
 	struct lock lock; /* rank QUEUE */
@@ -464,10 +465,22 @@ void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end)
 	}
 }
 
+/*
+ * Who changed the table before he looked at the flag is seen by whoever sets it after. The
+ * kernel forgets the root's attributes with its listing, so that each needless word costs
+ * a request.
+ */
+void fs_slots_listed(struct fs_slots *slots)
+{
+	atomic_store(&slots->listed, true);
+}
+
 void fs_slots_listing(struct fs_slots *slots)
 {
-	int ret = fs_invalidate_node(slots->place.session->se, FS_INODE_ROOT);
+	int ret = 0;
 
+	if (atomic_exchange(&slots->listed, false))
+		ret = fs_invalidate_node(slots->place.session->se, FS_INODE_ROOT);
 	if (ret < 0)
 		log_warn("cannot invalidate the list of sandboxes: %s", strerrordesc_np(-ret));
 }

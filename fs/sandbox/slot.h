@@ -88,7 +88,12 @@ struct fs_slot_end {
  */
 void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end);
 
-/* The listing of the root changed. */
+/*
+ * The listing of the root is about to be read for the kernel, which may keep it; and it
+ * changed, of which the kernel is told when it may have kept it. The first before the
+ * table is looked at, the second after it was changed. Any thread.
+ */
+void fs_slots_listed(struct fs_slots *slots);
 void fs_slots_listing(struct fs_slots *slots);
 
 /* Counters, as a new object; NULL: no memory. Any thread. */

@@ -194,6 +194,7 @@ static int boxes_list(const struct fs_view *view, const struct fs_entry *dir, ui
 	struct boxes_list list = {boxes, each, ctx, 0};
 	struct fs_sandboxes *all = gate_enter(boxes);
 
+	fs_slots_listed(boxes->slots);
 	if (all) {
 		fs_sandboxes_list(all, start, boxes_list_one, &list);
 		gate_leave(boxes);
