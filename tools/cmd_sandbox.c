@@ -22,6 +22,7 @@ struct sandbox_args {
 	const char *exit_code;
 	const char *stdout_digest;
 	const char *stderr_digest;
+	bool remove;
 };
 
 #define ARG(field) offsetof(struct sandbox_args, field)
@@ -49,6 +50,8 @@ static const struct cli_option finish_options[] = {
 	{"exit-code", 0, CLI_TEXT, ARG(exit_code), "N", "for the result (default: 0)", false, NULL},
 	{"stdout", 0, CLI_TEXT, ARG(stdout_digest), "DIGEST", "for the result", false, NULL},
 	{"stderr", 0, CLI_TEXT, ARG(stderr_digest), "DIGEST", "for the result", false, NULL},
+	{"remove", 0, CLI_FLAG, ARG(remove), NULL, "and forget it when that went well", false,
+	 NULL},
 	COMMON_ROWS,
 };
 
@@ -181,7 +184,7 @@ static int finish(struct cli *cli, struct client *client, const struct sandbox_a
 		ret = sandbox_digest(cli, args->stdout_digest, out, err);
 	if (ret == 0 && args->stderr_digest)
 		ret = sandbox_digest(cli, args->stderr_digest, error, err);
-	if (ret == 0 && command_init(&c, 8))
+	if (ret == 0 && command_init(&c, 9))
 		ret = err_set(err, -ENOMEM, "out of memory");
 	if (ret)
 		return ret;
@@ -190,6 +193,8 @@ static int finish(struct cli *cli, struct client *client, const struct sandbox_a
 	command_option(&c, "--exit-code", args->exit_code);
 	command_option(&c, "--stdout", args->stdout_digest ? out : NULL);
 	command_option(&c, "--stderr", args->stderr_digest ? error : NULL);
+	if (args->remove)
+		command_add(&c, "--remove");
 	ret = client_call(client, c.words, c.nr, 0, &answer, err);
 	free(c.words);
 	if (ret)

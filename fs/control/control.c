@@ -127,11 +127,13 @@ static int finish_spec(const struct control_request *req, struct fs_finish_spec 
 		ret = control_get_number(req, "start", 0, INT64_MAX, &spec->start_ns, err);
 	if (ret == 0)
 		ret = control_get_number(req, "end", 0, INT64_MAX, &spec->end_ns, err);
+	spec->remove = control_has(req, "remove");
 	return ret;
 }
 
 static int run_finish(struct control_call *call, struct err *err)
 {
+	const char *id = control_get(call->req, "id");
 	struct fs_finish_spec spec = {0};
 	json_t *answer = NULL;
 	auto_free const char **mounted = values_of(call->req, "mounted", &spec.nr_mounted);
@@ -140,8 +142,9 @@ static int run_finish(struct control_call *call, struct err *err)
 	if (ret < 0)
 		return ret;
 	spec.mounted = mounted;
-	ret = fs_sandbox_finish(call->env->sandboxes, control_get(call->req, "id"), &spec, &answer,
-				err);
+	ret = fs_sandbox_finish(call->env->sandboxes, id, &spec, &answer, err);
+	if (ret == 0 && spec.remove)
+		detach(call->attached, id);
 	/* A failed finish may still have an answer, which tells what was captured. */
 	if (answer && json_object_update(call->answer, answer) < 0 && ret == 0)
 		ret = -ENOMEM;
@@ -276,6 +279,7 @@ static const struct control_opt opts_finish[] = {
 	{"start", CONTROL_OPT_VALUE},
 	{"end", CONTROL_OPT_VALUE},
 	{"mounted", CONTROL_OPT_VALUE | CONTROL_OPT_MULTI},
+	{"remove", 0},
 	{NULL, 0},
 };
 static const struct control_opt opts_cgroup[] = {
@@ -301,7 +305,7 @@ const struct control_command control_commands[] = {
 	 "make a sandbox; answers id and path", opts_create, run_create},
 	{"finish",
 	 "finish ID [--exit-code N] [--stdout DIGEST] [--stderr DIGEST] [--start NS] [--end NS]\n"
-	 "    [--mounted TYPE:PATH]...",
+	 "    [--mounted TYPE:PATH]... [--remove]",
 	 "freeze and capture; answers the result", opts_finish, run_finish},
 	{"remove", "remove ID", "forget a sandbox and its files", opts_id, run_remove},
 	{"list", "list", "all sandboxes", opts_none, run_list},

@@ -298,6 +298,19 @@ int fs_sandbox_set_cgroup(struct fs_sandboxes *all, const char *id, const char *
 	return ret;
 }
 
+int fs_sandbox_drop_files(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	/* Who is inside still keeps what he has, and it is used for nothing else. */
+	return fs_reaper_take(all, sb->rec.id, sb->leftover ? -1 : fs_sandbox_dir_steal(all, sb),
+			      sb->rec.plan.nr_layers, sb->rec.cgroup, err);
+}
+
+void fs_sandbox_drop(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	fs_sandbox_leave(all, sb);
+	fs_sandbox_history(all, sb, "removed");
+}
+
 int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err)
 {
 	struct fs_sandbox *sb;
@@ -307,16 +320,10 @@ int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err)
 		return ret;
 	/* While the name still resolves: forgetting an entry would detach what is on it. */
 	ret = fs_layers_freeze(all, sb, err);
-	if (ret < 0) {
-		fs_sandbox_unclaim(all, sb);
-		return ret;
-	}
-	/* Who is inside still keeps what he has, and it is used for nothing else. */
-	ret = fs_reaper_take(all, id, sb->leftover ? -1 : fs_sandbox_dir_steal(all, sb),
-			     sb->rec.plan.nr_layers, sb->rec.cgroup, err);
+	if (ret == 0)
+		ret = fs_sandbox_drop_files(all, sb, err);
 	if (ret == 0) {
-		fs_sandbox_leave(all, sb);
-		fs_sandbox_history(all, sb, "removed");
+		fs_sandbox_drop(all, sb);
 		log_info("sandbox %s: removed", id);
 	}
 	fs_sandbox_unclaim(all, sb);

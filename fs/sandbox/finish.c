@@ -29,6 +29,9 @@
  * A capture that fails, or that a restart finds cut, is undone from the journal. With
  * full durability each step is on disk before the next; else blobs and their rows are
  * synced soon after the answer.
+ *
+ * Whoever wants the sandbox gone as well needs no record of the result: his capture ends
+ * with the sandbox's directory losing its name.
  */
 
 #define RESULT_MAX (256 << 20)
@@ -39,12 +42,14 @@ struct finish {
 	struct fs_sandbox *sb;
 	const struct fs_finish_spec *spec;
 	int dir_fd;
-	struct fs_derived *view;
+	struct fs_derived *view;     /* what it shows, or showed */
+	struct fs_derived *own_view; /* owned; NULL: it is the sandbox's */
 	struct fs_merge merge;
 	struct fs_changes changes;
 	struct fs_capture capture;
 	struct fs_result_times times;
 	struct buf result; /* binary */
+	bool removed;	   /* its files are gone */
 	struct err *err;
 };
 
@@ -53,7 +58,7 @@ static void finish_fini(struct finish *f)
 	fs_capture_fini(&f->capture);
 	fs_changes_fini(&f->changes);
 	fs_layers_close(&f->merge);
-	fs_derived_free(f->view);
+	fs_derived_free(f->own_view);
 	buf_fini(&f->result);
 }
 
@@ -129,21 +134,11 @@ static int capture(struct finish *f)
 
 static int make_answer(struct finish *f, json_t **answer)
 {
-	json_t *obj = NULL;
-	int ret = fs_result_answer(buf_str(&f->result), f->result.len, &f->sb->outputs,
-				   f->sb->rec.notes, &obj, f->err);
-
-	if (ret < 0)
-		return ret;
-	(void)json_object_set_new(obj, "result_file",
-				  json_sprintf("%s/sandboxes/%s/%s", cas_store_path(f->all->store),
-					       f->sb->rec.id, FS_RESULT_NAME));
-	*answer = obj;
-	return 0;
+	return fs_result_answer(buf_str(&f->result), f->result.len, &f->sb->outputs,
+				f->sb->rec.notes, answer, f->err);
 }
 
-/* Write the result, then the record that makes it count. */
-static int keep_result(struct finish *f)
+static int make_result(struct finish *f)
 {
 	struct fs_record *rec = &f->sb->rec;
 	json_t *notes = NULL;
@@ -153,22 +148,29 @@ static int keep_result(struct finish *f)
 	f->times.completed_ns = fs_sandbox_now_ns();
 	ret = fs_result_make(&f->sb->outputs, &f->capture, &f->changes, f->spec, &f->times,
 			     &f->result, &notes, f->err);
-	if (ret == 0)
-		ret = io_overwrite_file(f->dir_fd, FS_RESULT_NAME, buf_str(&f->result),
-					f->result.len, 0600, f->all->durable);
-	fs_sandbox_give(f->all, f->dir_fd, FS_RESULT_NAME);
-	if (ret < 0) {
-		json_decref(notes);
-		return err_set(f->err, ret, "sandbox %s: cannot write its result: %s", rec->id,
-			       strerrordesc_np(-ret));
-	}
+	if (ret < 0)
+		return ret;
 	lock_take(&f->all->lock);
 	json_decref(rec->notes);
 	rec->notes = notes;
 	rec->finished_ns = f->times.completed_ns;
 	rec->exit_code = f->spec->exit_code;
-	rec->state = FS_SANDBOX_FINISHED;
 	lock_drop(&f->all->lock);
+	return 0;
+}
+
+/* Write the result, then the record that makes it count. */
+static int keep_result(struct finish *f)
+{
+	struct fs_record *rec = &f->sb->rec;
+	int ret = io_overwrite_file(f->dir_fd, FS_RESULT_NAME, buf_str(&f->result), f->result.len,
+				    0600, f->all->durable);
+
+	fs_sandbox_give(f->all, f->dir_fd, FS_RESULT_NAME);
+	if (ret < 0)
+		return err_set(f->err, ret, "sandbox %s: cannot write its result: %s", rec->id,
+			       strerrordesc_np(-ret));
+	fs_sandbox_set_state(f->all, f->sb, FS_SANDBOX_FINISHED);
 	ret = fs_record_write(rec, f->dir_fd, f->all->durable, f->err);
 	if (ret < 0)
 		fs_sandbox_set_state(f->all, f->sb, FS_SANDBOX_FINISHING);
@@ -177,14 +179,40 @@ static int keep_result(struct finish *f)
 	return ret;
 }
 
+/* What was changed against the policy is kept, for whoever wants to know why it failed. */
+static int settle_result(struct finish *f)
+{
+	int ret;
+
+	if (!f->spec->remove || f->changes.changed.nr > 0)
+		return keep_result(f);
+	ret = fs_sandbox_drop_files(f->all, f->sb, f->err);
+	f->removed = ret == 0;
+	return ret;
+}
+
+/* The capture failed: every file is where it was. */
+static void undo(struct finish *f)
+{
+	struct err err = {0};
+	int dir_fd = fs_sandbox_dir(f->all, f->sb, &err);
+
+	if (dir_fd < 0 || fs_journal_undo(f->all->store, dir_fd, &err) < 0)
+		log_error("sandbox %s: %s", f->sb->rec.id, err.msg);
+}
+
 static int finish_frozen(struct finish *f)
 {
 	struct fs_sandbox *sb = f->sb;
-	struct err undo_err = {0};
-	int ret;
+	int ret = 0;
 
 	fs_sandbox_set_state(f->all, sb, FS_SANDBOX_FINISHING);
-	ret = fs_sandbox_derive(f->all, sb, &f->view, f->err);
+	/* Only who has claimed it makes it show something else. */
+	f->view = sb->view;
+	if (f->view == NULL) {
+		ret = fs_sandbox_derive(f->all, sb, &f->own_view, f->err);
+		f->view = f->own_view;
+	}
 	if (ret == 0)
 		ret = fs_layers_open(f->all, sb, f->dir_fd, &f->merge, f->err);
 	if (ret < 0)
@@ -194,10 +222,12 @@ static int finish_frozen(struct finish *f)
 	fs_sandboxes_capture_begin(f->all);
 	ret = capture(f);
 	if (ret == 0)
-		ret = keep_result(f);
+		ret = make_result(f);
+	if (ret == 0)
+		ret = settle_result(f);
 	fs_sandboxes_capture_end(f->all);
-	if (ret < 0 && fs_journal_undo(f->all->store, f->dir_fd, &undo_err) < 0)
-		log_error("sandbox %s: %s", sb->rec.id, undo_err.msg);
+	if (ret < 0)
+		undo(f);
 	return ret;
 }
 
@@ -250,10 +280,27 @@ static int finish_now(struct finish *f)
 		ret = finish_frozen(f);
 	if (ret < 0)
 		return ret;
-	/* The result is for people who look: most often nobody does. */
-	fs_sandbox_hide(f->all, sb, true);
-	fs_sandbox_history(f->all, sb, "finished");
-	log_info("sandbox %s: finished, exit code %d", sb->rec.id, f->spec->exit_code);
+	if (f->removed) {
+		fs_sandbox_drop(f->all, sb);
+	} else {
+		/* The result is for people who look: most often nobody does. */
+		fs_sandbox_hide(f->all, sb, true);
+		fs_sandbox_history(f->all, sb, "finished");
+	}
+	log_info("sandbox %s: finished%s, exit code %d", sb->rec.id,
+		 f->removed ? " and removed" : "", f->spec->exit_code);
+	return 0;
+}
+
+/* It was finished before, and is to go as well now. */
+static int drop_finished(struct finish *f)
+{
+	int ret = fs_sandbox_drop_files(f->all, f->sb, f->err);
+
+	if (ret < 0)
+		return ret;
+	fs_sandbox_drop(f->all, f->sb);
+	f->removed = true;
 	return 0;
 }
 
@@ -262,6 +309,7 @@ static int finish_claimed(struct fs_sandboxes *all, struct fs_sandbox *sb,
 {
 	int dir_fd = fs_sandbox_dir(all, sb, err);
 	struct finish f = {.all = all, .sb = sb, .spec = spec, .dir_fd = dir_fd, .err = err};
+	json_t *got = NULL;
 	int ret = dir_fd < 0 ? dir_fd : 0;
 
 	if (ret == 0 && sb->rec.state == FS_SANDBOX_FINISHED)
@@ -269,7 +317,18 @@ static int finish_claimed(struct fs_sandboxes *all, struct fs_sandbox *sb,
 	else if (ret == 0)
 		ret = finish_now(&f);
 	if (ret == 0)
-		ret = make_answer(&f, answer);
+		ret = make_answer(&f, &got);
+	if (ret == 0)
+		ret = verdict(sb, got, err);
+	if (ret == 0 && spec->remove && !f.removed)
+		ret = drop_finished(&f);
+	if (got && !f.removed)
+		(void)json_object_set_new(got, "result_file",
+					  json_sprintf("%s/sandboxes/%s/%s",
+						       cas_store_path(all->store), sb->rec.id,
+						       FS_RESULT_NAME));
+	if (got)
+		*answer = got;
 	finish_fini(&f);
 	fs_sandbox_dir_settle(all, sb);
 	return ret;
@@ -279,16 +338,11 @@ int fs_sandbox_finish(struct fs_sandboxes *all, const char *id, const struct fs_
 		      json_t **answer, struct err *err)
 {
 	struct fs_sandbox *sb;
-	json_t *got = NULL;
 	int ret = fs_sandbox_claim(all, id, &sb, err);
 
 	if (ret < 0)
 		return ret;
-	ret = finish_claimed(all, sb, spec, &got, err);
-	if (ret == 0) {
-		*answer = got;
-		ret = verdict(sb, got, err);
-	}
+	ret = finish_claimed(all, sb, spec, answer, err);
 	fs_sandbox_unclaim(all, sb);
 	return ret;
 }

@@ -127,6 +127,7 @@ struct fs_finish_spec {
 	/* TYPE:PATH of each mount that the action made in a mount namespace of its own. */
 	size_t nr_mounted;
 	const char *const *mounted;
+	bool remove; /* and let it go, as fs_sandbox_remove does, when finish succeeds */
 };
 
 /*
@@ -135,11 +136,12 @@ struct fs_finish_spec {
  * object: "result" (ActionResult in proto3 JSON), "outputs" (array of {"path","kind",
  * "digest"|"target"}), "stray" (names dropped), "failed" (array of {"path","error"} for
  * what could not be captured: over which another file system is mounted, for one),
- * "result_file" (path of the binary ActionResult).
+ * "result_file" (path of the binary ActionResult; not with @remove).
  * -EROFS: an input was changed or hidden under a policy that forbids it; the message and
  * "changed" name it, and *answer is set all the same. -ENOENT: no such sandbox.
  * -ESTALE: it is LOST. Any other error leaves it frozen with its outputs, so that finish
- * may be tried again. Afterwards ID shows its inputs with the outputs in place, read-only.
+ * may be tried again. Afterwards ID shows its inputs with the outputs in place, read-only;
+ * with @remove it is gone, except after an error.
  * Outputs survive SIGKILL of any process when it returns; a power cut only with full
  * durability, else some 200 ms later.
  */

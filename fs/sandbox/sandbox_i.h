@@ -154,6 +154,13 @@ int fs_sandbox_plan(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err 
 int fs_sandbox_derive(struct fs_sandboxes *all, const struct fs_sandbox *sb,
 		      struct fs_derived **out, struct err *err);
 
+/*
+ * create.c: a frozen sandbox goes. First its files, which may fail; it is none from then
+ * on, whatever happens. Then the rest: nobody finds it any more.
+ */
+int fs_sandbox_drop_files(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
+void fs_sandbox_drop(struct fs_sandboxes *all, struct fs_sandbox *sb);
+
 /* layers.c */
 
 /* Make upper/N for every layer, in a prepared directory. */

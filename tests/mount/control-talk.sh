@@ -77,6 +77,16 @@ body() {
 	has '"ok":true'
 	[ ! -e "$MNT/sandboxes/kept" ] || fail "a removed sandbox can be seen"
 	eq "listing" "" "$(ls "$MNT/sandboxes")"
+
+	# Several commands in one write, and finish as the last word on a sandbox.
+	printf 'create --root %s --id next\nlist\n' "$root" >&9
+	IFS= read -r answer <&9 && has '"ok":true' next
+	IFS= read -r answer <&9 && has '"id":"next"'
+	eq "listing" next "$(ls "$MNT/sandboxes")"
+	ask 'finish next --exit-code 3 --remove'
+	has '"ok":true' '"exitCode":3'
+	[ ! -e "$MNT/sandboxes/next" ] || fail "a finished and removed sandbox can be seen"
+	eq "listing" "" "$(ls "$MNT/sandboxes")"
 	ask 'stop --if-idle'
 	has '"ok":true'
 	exec 9>&-

@@ -447,6 +447,78 @@ static void test_result_is_a_whole_action_result(void **state)
 	end(&f);
 }
 
+static int finish_remove(struct fixture *f, struct err *err)
+{
+	struct fs_finish_spec spec = {.exit_code = 7, .remove = true};
+
+	json_decref(f->answer);
+	f->answer = NULL;
+	return fs_sandbox_finish(f->box.all, "s", &spec, &f->answer, err);
+}
+
+/* The answer is a finish's, but for the file, and the sandbox is gone as by remove. */
+static void test_finish_may_take_the_sandbox_along(void **state)
+{
+	struct fixture f;
+	struct cas_digest digest;
+	uint64_t serial;
+	struct stat st;
+
+	begin(&f, state, FS_WRITABLE_OUTPUTS, OUTPUTS("out/", "src/x"));
+	assert_int_equal(tests_sh(f.path, "echo 1 >out/1; echo x >src/x; echo y >src/stray"), 0);
+	assert_int_equal(finish_remove(&f, NULL), 0);
+	assert_string_equal(output(&f, "src/x"), file_text("x\n"));
+	assert_string_equal(output(&f, "out"), tree_text(&f, "echo 1 >1"));
+	assert_true(tests_answer_has(f.answer, "stray", "src/stray"));
+	assert_int_equal(json_integer_value(
+				 json_object_get(json_object_get(f.answer, "result"), "exitCode")),
+			 7);
+	assert_null(json_object_get(f.answer, "result_file"));
+	assert_int_equal(cas_hash_bytes("x\n", 2, &digest), 0);
+	assert_int_equal(cas_store_has(f.box.store, &digest), 1);
+	assert_int_equal(fs_sandboxes_lookup(f.box.all, "s", &digest, &serial), 0);
+	assert_int_equal(fs_sandboxes_count(f.box.all), 0);
+	assert_int_equal(stat(tests_path(f.box.dir, "store/sandboxes/s"), &st), -1);
+	assert_int_equal(finish_remove(&f, NULL), -ENOENT);
+	end(&f);
+}
+
+static void test_finish_that_failed_takes_nothing_along(void **state)
+{
+	struct fixture f;
+	struct err err = {0};
+	struct stat st;
+
+	begin(&f, state, FS_WRITABLE_DIRS, OUTPUTS("src/x"));
+	assert_int_equal(tests_sh(f.path, "echo x >src/x; echo other >src/a.c"), 0);
+	assert_int_equal(finish_remove(&f, &err), -EROFS);
+	assert_non_null(strstr(err.msg, "src/a.c"));
+	assert_true(tests_answer_has(f.answer, "changed", "src/a.c"));
+	assert_int_equal(stat(json_string_value(json_object_get(f.answer, "result_file")), &st), 0);
+	assert_int_equal(fs_sandboxes_count(f.box.all), 1);
+	assert_int_equal(finish_remove(&f, NULL), -EROFS);
+	assert_int_equal(fs_sandbox_remove(f.box.all, "s", NULL), 0);
+	end(&f);
+}
+
+/* It was finished before; now it goes, with the same answer. */
+static void test_finished_sandbox_goes_with_its_answer(void **state)
+{
+	struct fixture f;
+	json_t *first;
+
+	begin(&f, state, FS_WRITABLE_OUTPUTS, OUTPUTS("out/"));
+	act(&f, "echo 1 >out/1");
+	assert_int_equal(f.ret, 0);
+	first = json_incref(f.answer);
+	assert_int_equal(finish_remove(&f, NULL), 0);
+	assert_true(
+		json_equal(json_object_get(first, "result"), json_object_get(f.answer, "result")));
+	json_decref(first);
+	assert_int_equal(fs_sandboxes_count(f.box.all), 0);
+	end(&f);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -470,6 +542,9 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_links_swapped_during_capture_lead_nowhere),
 		TESTS_IN_DIR(test_capture_that_failed_can_be_repeated),
 		TESTS_IN_DIR(test_result_is_a_whole_action_result),
+		TESTS_IN_DIR(test_finish_may_take_the_sandbox_along),
+		TESTS_IN_DIR(test_finish_that_failed_takes_nothing_along),
+		TESTS_IN_DIR(test_finished_sandbox_goes_with_its_answer),
 	};
 	int status;
 

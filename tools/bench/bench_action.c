@@ -176,12 +176,16 @@ static const struct bench_column columns[] = {
 	{NULL, NULL, 0},
 };
 static const struct bench_column detail_columns[] = {
-	{"create_ms", "create", 3}, {"stat_ms", "stat", 3},   {"miss_ms", "missing", 3},
-	{"read_ms", "read", 3},	    {"write_ms", "write", 3}, {"finish_ms", "finish", 3},
-	{"remove_ms", "remove", 3}, {NULL, NULL, 0},
+	{"create_ms", "create", 3},
+	{"stat_ms", "stat", 3},
+	{"miss_ms", "missing", 3},
+	{"read_ms", "read", 3},
+	{"write_ms", "write", 3},
+	{"finish_ms", "finish", 3},
+	{NULL, NULL, 0},
 };
-static const enum bench_time detail_times[] = {BENCH_CREATE, BENCH_STAT,   BENCH_MISS,	BENCH_READ,
-					       BENCH_WRITE,  BENCH_FINISH, BENCH_REMOVE};
+static const enum bench_time detail_times[] = {BENCH_CREATE, BENCH_STAT,  BENCH_MISS,
+					       BENCH_READ,   BENCH_WRITE, BENCH_FINISH};
 
 /* The first quarter of a lane's actions warms caches and does not count. */
 static size_t pass_warm(const struct pass *pass)

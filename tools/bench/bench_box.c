@@ -206,13 +206,14 @@ int bench_create(struct bench_channel *ch, const char *root, const char *id, con
 	return ret;
 }
 
-int bench_finish(struct bench_channel *ch, const char *id, struct cas_digest *digest,
+int bench_finish(struct bench_channel *ch, const char *id, bool remove, struct cas_digest *digest,
 		 struct err *err)
 {
 	json_t *answer = NULL;
 	json_t *first;
 	const char *text;
-	int ret = bench_ask(ch, &answer, err, "finish %s --exit-code 0", id);
+	int ret = bench_ask(ch, &answer, err, "finish %s --exit-code 0%s", id,
+			    remove ? " --remove" : "");
 
 	if (ret < 0)
 		return ret;

@@ -62,10 +62,10 @@ int bench_create(struct bench_channel *ch, const char *root, const char *id, con
 		 char **path, struct err *err);
 
 /*
- * Freeze and capture. *digest (may be NULL) is that of the first output captured.
- * -ENODATA: nothing was.
+ * Freeze and capture, and let it go as well with @remove. *digest (may be NULL) is that of
+ * the first output captured. -ENODATA: nothing was.
  */
-int bench_finish(struct bench_channel *ch, const char *id, struct cas_digest *digest,
+int bench_finish(struct bench_channel *ch, const char *id, bool remove, struct cas_digest *digest,
 		 struct err *err);
 int bench_remove(struct bench_channel *ch, const char *id, struct err *err);
 

@@ -33,7 +33,6 @@ enum bench_time {
 	BENCH_WRITE,
 	BENCH_CREATE,
 	BENCH_FINISH,
-	BENCH_REMOVE,
 	BENCH_NR_TIMES,
 };
 

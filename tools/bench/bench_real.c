@@ -263,9 +263,7 @@ static int box_once(struct real *r, size_t i, struct cas_digest *digest, struct 
 	if (ret == 0)
 		ret = compile_ok(r, i, top, err);
 	if (ret == 0)
-		ret = bench_finish(ch, id, &out, err);
-	if (ret == 0)
-		ret = bench_remove(ch, id, err);
+		ret = bench_finish(ch, id, true, &out, err);
 	r->times[BOX][i] = bench_now_ms() - begin;
 	return ret < 0 ? ret : box_digest(r, &out, digest, err);
 }

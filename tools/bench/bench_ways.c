@@ -336,7 +336,7 @@ static int run_box(struct bench_lane *lane, const struct bench_job *job, double 
 {
 	char id[64];
 	int fd = -1;
-	double at[5];
+	double at[4];
 	int ret;
 
 	(void)snprintf(id, sizeof(id), "bench-%d-%u", lane->index, lane->serial++);
@@ -351,15 +351,11 @@ static int run_box(struct bench_lane *lane, const struct bench_job *job, double 
 	if (fd >= 0)
 		(void)close(fd);
 	if (ret == 0)
-		ret = bench_ask(&lane->channel, NULL, err, "finish %s --exit-code 0", id);
+		ret = bench_ask(&lane->channel, NULL, err, "finish %s --exit-code 0 --remove", id);
 	at[3] = bench_now_ms();
-	if (ret == 0)
-		ret = bench_ask(&lane->channel, NULL, err, "remove %s", id);
-	at[4] = bench_now_ms();
 	times[BENCH_CREATE] = at[1] - at[0];
 	times[BENCH_FINISH] = at[3] - at[2];
-	times[BENCH_REMOVE] = at[4] - at[3];
-	times_add(times, at[1] - at[0], at[4] - at[2]);
+	times_add(times, at[1] - at[0], at[3] - at[2]);
 	return ret < 0 ? ret : box_verify(lane, job, err);
 }
 

@@ -221,7 +221,7 @@ static int box_once(struct write_bench *w, const struct shape *shape, size_t rou
 		ret = box_write(w, shape, top, serial, &w->times[BOX_WRITE][round], err);
 	begin = bench_now_ms();
 	if (ret == 0)
-		ret = bench_finish(&w->scene.channel, id, &digest, err);
+		ret = bench_finish(&w->scene.channel, id, false, &digest, err);
 	w->times[BOX_CAPTURE][round] = bench_now_ms() - begin;
 	if (ret == 0)
 		ret = verify_all(w, shape, &digest, serial, err);
