@@ -428,50 +428,19 @@ int daemon_ensure(const struct cli *cli, const char *store, uint64_t idle_ms, st
 	return ensure_locked(cli, store, idle_ms, out, err);
 }
 
-/* @field of a mountinfo line, with its \ooo escapes, against @path. */
-static bool field_is(const char *field, size_t len, const char *path)
-{
-	while (len > 0 && *path) {
-		if (len >= 4 && field[0] == '\\') {
-			int c = (field[1] - '0') * 64 + (field[2] - '0') * 8 + (field[3] - '0');
-
-			if ((unsigned char)*path != c)
-				return false;
-			field += 4;
-			len -= 4;
-		} else {
-			if (*field != *path)
-				return false;
-			field++;
-			len--;
-		}
-		path++;
-	}
-	return len == 0 && *path == '\0';
-}
-
 /* Is something of @type (NULL: of any) mounted exactly at @path? */
 static bool is_mounted(const char *path, const char *type)
 {
-	auto_buf struct buf text = {0};
-	char *save = NULL;
+	struct mountinfo mounts = {0};
+	struct mountinfo_entry e;
+	bool found = false;
 
-	if (io_read_file(AT_FDCWD, "/proc/self/mountinfo", 64 << 20, &text) || text.len == 0)
+	if (mountinfo_read_self(&mounts) < 0)
 		return false;
-	for (char *line = strtok_r(text.data, "\n", &save); line;
-	     line = strtok_r(NULL, "\n", &save)) {
-		const char *of = strstr(line, " - ");
-		const char *p = line;
-
-		for (int i = 0; i < 4 && p; i++) {
-			p = strchr(p, ' ');
-			p = p ? p + 1 : NULL;
-		}
-		if (p && field_is(p, strcspn(p, " "), path) &&
-		    (!type || (of && field_is(of + 3, strcspn(of + 3, " "), type))))
-			return true;
-	}
-	return false;
+	while (!found && mountinfo_next(&mounts, &e))
+		found = strcmp(e.path, path) == 0 && (!type || strcmp(e.type, type) == 0);
+	mountinfo_fini(&mounts);
+	return found;
 }
 
 bool daemon_is_mountpoint(const char *path)

@@ -7,11 +7,13 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/base/mountinfo.h"
 
 static void test_err_context_keeps_the_origin(void **state)
 {
@@ -127,6 +129,44 @@ static void test_remove_tree_takes_10000_levels(void **state)
 	(void)close(top);
 }
 
+/* Spaces and newlines are escaped; what is no line of it is passed over. */
+static void test_mountinfo_is_read_as_the_kernel_writes_it(void **state)
+{
+	static const char text[] =
+		"22 1 0:21 / / rw shared:1 - ext4 /dev/root rw\n"
+		"nonsense\n"
+		"\n"
+		"36 22 254:3 /a\\040b /mnt/x\\134y\\012z rw,nosuid shared:7 master:2 - fuse.casbox "
+		"casbox rw\n"
+		"37 22 1048575:4 / /end - tmpfs";
+	struct mountinfo m = {0};
+	struct mountinfo_entry e;
+	int fd = open(tests_path(*state, "mounts"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+	assert_int_equal(io_write_full(fd, text, sizeof(text) - 1), 0);
+	assert_int_equal(mountinfo_read(fd, &m), 0);
+	assert_true(mountinfo_next(&m, &e));
+	assert_int_equal(e.id, 22);
+	assert_int_equal(e.dev, makedev(0, 21));
+	assert_string_equal(e.type, "ext4");
+	assert_true(mountinfo_next(&m, &e));
+	assert_int_equal(e.id, 36);
+	assert_int_equal(e.dev, makedev(254, 3));
+	assert_string_equal(e.root, "/a b");
+	assert_string_equal(e.path, "/mnt/x\\y\nz");
+	assert_string_equal(e.type, "fuse.casbox");
+	assert_true(mountinfo_next(&m, &e));
+	assert_string_equal(e.path, "/end");
+	assert_string_equal(e.type, "tmpfs");
+	assert_false(mountinfo_next(&m, &e));
+	mountinfo_fini(&m);
+	(void)close(fd);
+	/* Our own has at least a root. */
+	assert_int_equal(mountinfo_read_self(&m), 0);
+	assert_true(mountinfo_next(&m, &e));
+	mountinfo_fini(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -142,6 +182,8 @@ int main(void)
 						tests_dir_setup, tests_dir_teardown),
 		cmocka_unit_test_setup_teardown(test_remove_tree_takes_10000_levels,
 						tests_memory_dir_setup, tests_dir_teardown),
+		cmocka_unit_test_setup_teardown(test_mountinfo_is_read_as_the_kernel_writes_it,
+						tests_dir_setup, tests_dir_teardown),
 	};
 
 	return cmocka_run_group_tests_name("cas_base", tests, NULL, NULL);
