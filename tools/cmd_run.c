@@ -443,6 +443,16 @@ static int run_command(struct run *run, struct err *err)
 	return run_child(&opts, &run->signals, &run->child, err);
 }
 
+/* A command cannot hold a newline: the directory above the name that has one stands for it. */
+static int tellable(const char *path)
+{
+	size_t len = strcspn(path, "\n");
+
+	while (path[len] != '\0' && path[len] != '/' && len > 0)
+		len--;
+	return (int)len;
+}
+
 /* Ask with @words, which have room, and what the command mounted, which only we could see. */
 static int ask_finish(struct run *run, const char **words, size_t nr, struct err *err)
 {
@@ -450,8 +460,9 @@ static int ask_finish(struct run *run, const char **words, size_t nr, struct err
 	int ret = mounted ? 0 : -ENOMEM;
 
 	for (size_t i = 0; ret == 0 && i < run->foreign.nr; i++) {
-		if (asprintf(&mounted[i], "%s:%s", run->foreign.found[i].text,
-			     run->foreign.found[i].path) < 0) {
+		const struct fs_finding *f = &run->foreign.found[i];
+
+		if (asprintf(&mounted[i], "%s:%.*s", f->text, tellable(f->path), f->path) < 0) {
 			mounted[i] = NULL;
 			ret = -ENOMEM;
 		}

@@ -186,23 +186,16 @@ static void mounts_undo(struct fs_sandboxes *all, struct fs_sandbox *sb, const s
 	}
 }
 
-/* Without memory for them the mounts are not told from others: no harm comes of it. */
-static void keep_keys(struct fs_sandbox *sb, const struct mounts *m)
-{
-	free(sb->keys);
-	sb->keys = calloc(m->nr, sizeof(*sb->keys));
-	for (size_t i = 0; sb->keys && i < m->nr; i++)
-		sb->keys[i] = m->steps[i].key;
-}
-
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
 		    struct err *err)
 {
 	struct mounts m;
 	int ret = mounts_init(sb, &m);
 
-	if (ret < 0)
-		(void)err_set(err, ret, "no memory to mount sandbox %s", sb->rec.id);
+	free(sb->keys);
+	sb->keys = ret == 0 ? calloc(m.nr, sizeof(*sb->keys)) : NULL;
+	if (sb->keys == NULL)
+		ret = err_set(err, -ENOMEM, "no memory to mount sandbox %s", sb->rec.id);
 	for (size_t i = 0; ret == 0 && i < sb->rec.plan.nr_layers; i++)
 		ret = layer_step(all, sb, dir_fd, i, again, &m.steps[i + 1], err);
 	if (ret == 0) {
@@ -214,7 +207,8 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 				  strerrordesc_np(-m.steps[0].code));
 	}
 	if (ret == 0) {
-		keep_keys(sb, &m);
+		for (size_t i = 0; i < m.nr; i++)
+			sb->keys[i] = m.steps[i].key;
 		sb->mounted = true;
 		sb->bound = m.steps[0].code == 0;
 	}

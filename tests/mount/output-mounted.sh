@@ -93,6 +93,11 @@ in_run() {
 	ran --output out/ -- sh -c 'mount -t tmpfs none out && echo > out/l'
 	said "out: another file system (tmpfs) is mounted here"
 	[ ! -e res/out ] || fail "what lies under the mount was captured"
+	ran --output out/ -- sh -c 'mkdir "out/a
+b" && mount -t tmpfs none "out/a
+b"'
+	said "out: another file system (tmpfs) is mounted here"
+	[ ! -e res/out ] || fail "what lies under the mount was captured"
 	ran --output out/ -- sh -c 'umount -l out; mount -t tmpfs none out && echo > out/l'
 	said "out: another file system (tmpfs) is mounted here"
 	ran --output out/ -- sh -c 'mount -t tmpfs none out && umount out && echo > out/k'
