@@ -12,7 +12,8 @@
 
 #include "cas/base/auto.h"
 #include "cas/directory.h"
-#include "cas/store.h"
+#include "cas/put.h"
+#include "cas/store_i.h"
 
 /*
  * A directory is a job: open it below its parent's descriptor, read its names, push a
@@ -46,6 +47,20 @@ static void dir_unuse(struct ingest_dir *d)
 		(void)close(steal_fd(&d->fd));
 }
 
+/* As cas_directory_put, without counting a use: the tree's use is told in the end. */
+static int directory_put(struct cas_store *store, struct cas_directory *dir, struct cas_digest *out,
+			 struct err *err)
+{
+	auto_buf struct buf raw = {0};
+	int ret = cas_directory_encode(dir, &raw, out, err);
+
+	if (ret < 0 || raw.len == 0)
+		return ret;
+	if (store->spool == NULL && cas_blob_check(store, out, NULL, NULL) == 0)
+		return 0;
+	return cas_put_bytes(store, raw.data, raw.len, out, err);
+}
+
 static void dir_store(struct ingest_dir *d)
 {
 	struct ingest *in = d->in;
@@ -55,7 +70,7 @@ static void dir_store(struct ingest_dir *d)
 
 	if (ingest_stopped(in) || d->dir == NULL)
 		return;
-	ret = cas_directory_put(in->store, d->dir, &digest, &err);
+	ret = directory_put(in->store, d->dir, &digest, &err);
 	if (ret < 0) {
 		ingest_fail_err(in, d, NULL, ret, &err);
 		return;
