@@ -23,6 +23,7 @@
 #include "cas/quota.h"
 #include "cas/spool.h"
 #include "cas/store.h"
+#include "cas/temp_name.h"
 #include "cas/tier.h"
 
 #endif

@@ -76,7 +76,7 @@ static int destination_split(const char *dest, struct destination *out)
 	return 0;
 }
 
-static int destination_open(const char *dest, struct destination *out, struct err *err)
+static int destination_open(int dir_fd, const char *dest, struct destination *out, struct err *err)
 {
 	int ret = destination_split(dest, out);
 
@@ -84,7 +84,7 @@ static int destination_open(const char *dest, struct destination *out, struct er
 		return err_set(err, ret, "'%s' does not end in a name to create", CAS_TEXT(dest));
 	if (ret < 0)
 		return err_set(err, ret, "'%s' is too long", CAS_TEXT(dest));
-	out->parent_fd = open(out->parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	out->parent_fd = openat(dir_fd, out->parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (out->parent_fd < 0)
 		return err_set(err, -errno, "cannot open '%s', the parent of the checkout: %s",
 			       CAS_TEXT(out->parent), strerrordesc_np(errno));
@@ -145,7 +145,7 @@ static int publish(struct checkout *co, const struct destination *d, const char 
 static int checkout_run(struct checkout *co, const struct cas_digest *root,
 			const struct destination *d, struct err *err)
 {
-	char temp[CHECKOUT_TEMP_SZ];
+	char temp[CAS_TEMP_NAME_SZ];
 	auto_close int fd = -1;
 	int ret = checkout_temp_make(d->parent_fd, d->name, temp, &fd, err);
 
@@ -187,11 +187,17 @@ static void checkout_fini(struct checkout *co)
 int cas_checkout(struct cas_store *store, const struct cas_digest *root, const char *dest,
 		 const struct cas_checkout_options *opts, struct err *err)
 {
+	return cas_checkout_at(store, root, AT_FDCWD, dest, opts, err);
+}
+
+int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int dir_fd,
+		    const char *dest, const struct cas_checkout_options *opts, struct err *err)
+{
 	auto_call(destination_fini) struct destination d = {.parent_fd = -1};
 	struct cas_checkout_progress own = {0};
 	struct cas_directory *dir = NULL;
 	struct checkout co;
-	int ret = destination_open(dest, &d, err);
+	int ret = destination_open(dir_fd, dest, &d, err);
 
 	if (ret == 0)
 		ret = destination_check(&d, dest, err);
@@ -213,17 +219,15 @@ int cas_checkout_file(struct cas_store *store, const struct cas_digest *digest, 
 {
 	struct cas_checkout_progress own = {0};
 	struct cas_node node = {.kind = CAS_NODE_FILE, .executable = executable, .digest = *digest};
-	char temp[CHECKOUT_TEMP_SZ];
-	char random[17];
+	char temp[CAS_TEMP_NAME_SZ];
 	struct checkout co;
-	int ret = io_random_hex(random, 8);
+	int ret = cas_temp_name_random("file", temp);
 
 	if (ret < 0)
 		return ret;
 	if (name[0] == '\0' || strchr(name, '/') || strcmp(name, ".") == 0 ||
 	    strcmp(name, "..") == 0)
 		return err_set(err, -EINVAL, "'%s' is no name of a file", CAS_TEXT(name));
-	(void)snprintf(temp, sizeof(temp), ".casbox-%s", random);
 	node.name = temp;
 	checkout_init(&co, store, name, opts, &own);
 	ret = checkout_file(&co, dir_fd, &node, err);

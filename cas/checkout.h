@@ -50,6 +50,10 @@ struct cas_checkout_options {
 int cas_checkout(struct cas_store *store, const struct cas_digest *root, const char *dest,
 		 const struct cas_checkout_options *opts, struct err *err);
 
+/* The same with @dest relative to @dir_fd. */
+int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int dir_fd,
+		    const char *dest, const struct cas_checkout_options *opts, struct err *err);
+
 /*
  * One file below an open directory; replaces what is there, atomically, and follows no
  * symlink. @name is one segment (-EINVAL). -EISDIR: a directory is there.

@@ -11,6 +11,7 @@
 #include "cas/checkout.h"
 #include "cas/digest.h"
 #include "cas/pool_i.h"
+#include "cas/temp_name.h"
 
 struct cas_node;
 
@@ -43,14 +44,12 @@ int checkout_symlink(int dir_fd, const struct cas_node *node, struct err *err);
 
 /* checkout_temp.c */
 
-#define CHECKOUT_TEMP_SZ 64
-
 /*
  * Make an empty directory of mode 0755 in @parent_fd, for a checkout to @dest_name: its
  * name, and a descriptor whose lock tells other checkouts that it is in use. What a
  * killed checkout to the same name left is removed.
  */
-int checkout_temp_make(int parent_fd, const char *dest_name, char name[CHECKOUT_TEMP_SZ], int *fd,
+int checkout_temp_make(int parent_fd, const char *dest_name, char name[CAS_TEMP_NAME_SZ], int *fd,
 		       struct err *err);
 
 #endif

@@ -14,10 +14,10 @@
 #include "cas/hash.h"
 
 /*
- * Names are `.casbox-HHHHHHHHHHHHHHHH-N`, H from a hash of the destination's name, N
- * counting up from 0. Whoever uses one holds flock on the directory, and a lock that
- * can be had proves its user dead (killed before the rename). So a later checkout to the
- * same destination meets the leftover without searching the parent, and removes it.
+ * Names (cas/temp_name.h) have the body `HHHHHHHHHHHHHHHH-N`, H from a hash of the destination's
+ * name, N counting up from 0. Whoever uses one holds flock on the directory, and a lock that can be
+ * had proves its user dead (killed before the rename). So a later checkout to the same destination
+ * meets the leftover without searching the parent, and removes it.
  *
  * The maker locks only after mkdir, and somebody may find the new directory unlocked in
  * between and remove it. Therefore a lock counts only when the name still leads to the
@@ -83,11 +83,12 @@ static int slot_try(int parent_fd, const char *name, int *out)
 	return SLOT_MINE;
 }
 
-int checkout_temp_make(int parent_fd, const char *dest_name, char name[CHECKOUT_TEMP_SZ], int *fd,
+int checkout_temp_make(int parent_fd, const char *dest_name, char name[CAS_TEMP_NAME_SZ], int *fd,
 		       struct err *err)
 {
 	struct cas_digest digest;
 	char hex[CAS_HASH_HEX_SZ + 1];
+	char body[32];
 	int ret = cas_hash_bytes(dest_name, strlen(dest_name), &digest);
 
 	if (ret < 0)
@@ -96,8 +97,10 @@ int checkout_temp_make(int parent_fd, const char *dest_name, char name[CHECKOUT_
 	ret = SLOT_TAKEN;
 	/* The tries bound the dance of several checkouts around one slot. */
 	for (int n = 0, tries = 0; n < SLOTS && tries < 4 * SLOTS; tries++) {
-		(void)snprintf(name, CHECKOUT_TEMP_SZ, ".casbox-%.16s-%d", hex, n);
-		ret = slot_try(parent_fd, name, fd);
+		(void)snprintf(body, sizeof(body), "%.16s-%d", hex, n);
+		ret = cas_temp_name(body, name);
+		if (ret == 0)
+			ret = slot_try(parent_fd, name, fd);
 		if (ret < 0)
 			return err_set(err, ret, "cannot create a directory beside it: %s",
 				       strerrordesc_np(-ret));

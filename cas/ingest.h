@@ -44,7 +44,7 @@ struct cas_ingest_result {
  * Ingest a directory or a regular file; blobs are published, durability is the caller's
  * (cas_store_sync). Below @path everything is reached by directory descriptor and no
  * symlink is followed; mount points are crossed except into the store itself and into
- * a casbox mount, which is an error.
+ * a casbox mount, which is an error. Names that cas/temp_name.h knows are left out.
  * -ELOOP: @path is a symlink and follow_top is off. -ENOENT, -EACCES: with the path.
  * -EAGAIN: a file changed while it was read, each time we tried; named.
  * -EINVAL: a name or file type that no Directory can hold (socket, FIFO, device); named.

@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 #include "cas/base/auto.h"
+#include "cas/base/log.h"
 #include "cas/directory.h"
 #include "cas/put.h"
 #include "cas/store_i.h"
+#include "cas/temp_name.h"
 
 /*
  * A directory is a job: open it below its parent's descriptor, read its names, push a
@@ -220,13 +222,19 @@ static int link_read(struct ingest_dir *d, const char *name, char target[PATH_MA
 	return 0;
 }
 
-/* 1 when the caller of ingest wants the entry left out. */
+/* 1 when the caller of ingest wants the entry left out, or it is no part of the tree. */
 static int is_skipped(struct ingest_dir *d, const char *name, bool is_dir)
 {
 	const struct cas_ingest_options *opts = d->in->opts;
 	auto_buf struct buf path = {0};
 	int ret;
 
+	if (cas_temp_name_is(name)) {
+		log_info("'%s' is left out of a tree: it is what another command of casbox makes, "
+			 "or left when it was killed",
+			 name);
+		return 1;
+	}
 	if (opts->skip == NULL)
 		return 0;
 	ret = ingest_rel_path(d, name, &path);

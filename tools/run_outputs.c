@@ -59,32 +59,6 @@ static int open_parent(int dir_fd, const char *path, int *out, const char **name
 	return 0;
 }
 
-static int temp_name(char out[48])
-{
-	char hex[17];
-	int ret = io_random_hex(hex, 8);
-
-	(void)snprintf(out, 48, ".casbox-output-%s", ret ? "" : hex);
-	return ret;
-}
-
-/* cas_checkout takes a path; ours is below a descriptor, so we go there. */
-static int checkout_below(struct cas_store *store, int dir_fd, const struct cas_digest *digest,
-			  const char *name, struct err *err)
-{
-	struct cas_checkout_options opts = {.mode = CAS_CHECKOUT_AUTO};
-	auto_close int back = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int ret;
-
-	if (fchdir(dir_fd))
-		return err_set(err, -errno, "cannot enter the directory of outputs: %s",
-			       strerror(errno));
-	ret = cas_checkout(store, digest, name, &opts, err);
-	if (back >= 0)
-		(void)!fchdir(back);
-	return ret;
-}
-
 static bool is_executable(const json_t *answer, const char *path)
 {
 	const json_t *files = json_object_get(json_object_get(answer, "result"), "outputFiles");
@@ -117,7 +91,7 @@ static int make_new(struct restore *r, int dir_fd, const char *name, const json_
 	if (cas_digest_parse(client_text(output, "digest"), &digest))
 		return err_set(err, -EPROTO, "the daemon gave no digest for %s", path);
 	if (strcmp(kind, "directory") == 0)
-		return checkout_below(r->store, dir_fd, &digest, name, err);
+		return cas_checkout_at(r->store, &digest, dir_fd, name, &opts, err);
 	return cas_checkout_file(r->store, &digest, is_executable(r->answer, path), dir_fd, name,
 				 &opts, err);
 }
@@ -125,7 +99,7 @@ static int make_new(struct restore *r, int dir_fd, const char *name, const json_
 /* Put @temp at @name whatever is there, and leave nothing at @temp. */
 static int swap_in(int dir_fd, const char *temp, const char *name)
 {
-	char aside[48];
+	char aside[CAS_TEMP_NAME_SZ];
 	int ret;
 
 	if (renameat2(dir_fd, temp, dir_fd, name, RENAME_NOREPLACE) == 0)
@@ -135,7 +109,7 @@ static int swap_in(int dir_fd, const char *temp, const char *name)
 	if (errno != EINVAL && errno != ENOSYS)
 		return -errno;
 	/* A filesystem without these flags (NFS): one step more, and a moment without any. */
-	ret = temp_name(aside);
+	ret = cas_temp_name_random("output", aside);
 	if (ret)
 		return ret;
 	if (renameat(dir_fd, name, dir_fd, aside) && errno != ENOENT)
@@ -153,12 +127,12 @@ static int restore_one(struct restore *r, const json_t *output, struct err *err)
 	const char *path = client_text(output, "path");
 	auto_close int dir_fd = -1;
 	const char *name = NULL;
-	char temp[48];
+	char temp[CAS_TEMP_NAME_SZ];
 	int ret = open_parent(r->into_fd, path, &dir_fd, &name, err);
 
 	if (ret)
 		return ret;
-	ret = temp_name(temp);
+	ret = cas_temp_name_random("output", temp);
 	if (ret)
 		return err_set(err, ret, "no random bytes: %s", strerror(-ret));
 	ret = make_new(r, dir_fd, temp, output, err);

@@ -227,7 +227,7 @@ static pid_t start_dead_or_alive(void **state, int pipe_fds[2], bool stay)
 	pid = fork();
 	if (pid == 0) {
 		int parent = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		char name[CHECKOUT_TEMP_SZ];
+		char name[CAS_TEMP_NAME_SZ];
 		int fd = -1;
 		int ret = checkout_temp_make(parent, "out", name, &fd, NULL);
 

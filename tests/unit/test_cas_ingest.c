@@ -22,6 +22,7 @@
 #include "cas/ingest.h"
 #include "cas/layout.h"
 #include "cas/store.h"
+#include "cas/temp_name.h"
 #include "tests/lib/store.h"
 
 #define VECTOR_ROOT "3f340cb4cd08abe210440d8f0a5fcfacef8a3a71b15ae4ecaf2b8f30e2a79034/257"
@@ -634,9 +635,47 @@ static void test_cancel_stops(void **state)
 	assert_int_equal(nr_blobs(store), 0);
 }
 
+/* What a killed command left is no part of a tree; what only looks like it is. */
+static void test_temporaries_of_ours_are_left_out(void **state)
+{
+	struct cas_store *store = tests_store_open(*state, NULL);
+	char ours[2][CAS_TEMP_NAME_SZ];
+	struct cas_ingest_result before;
+	struct cas_ingest_result after;
+	struct cas_ingest_result changed;
+	char path[128];
+
+	(void)mkdir(tests_path(*state, "tree"), 0755);
+	tests_write_file(tests_path(*state, "tree/f"), "x", 1, 0644);
+	tests_write_file(tests_path(*state, "tree/.casbox-0123456789abcdef"), "x", 1, 0644);
+	tests_write_file(
+		tests_path(*state, "tree/.casbox-output-0123456789abcdef-0123456789abcdef"), "x", 1,
+		0644);
+	assert_int_equal(cas_ingest(store, tests_path(*state, "tree"), NULL, &before, NULL), 0);
+	assert_int_equal(cas_temp_name("0123456789abcdef-0", ours[0]), 0);
+	assert_int_equal(cas_temp_name_random("output", ours[1]), 0);
+	assert_true(cas_temp_name_is(ours[0]) && cas_temp_name_is(ours[1]));
+	assert_int_equal(cas_temp_name("0123456789012345678901234567890123456789", path),
+			 -ENAMETOOLONG);
+	(void)snprintf(path, sizeof(path), "tree/%s", ours[0]);
+	assert_int_equal(mkdir(tests_path(*state, path), 0755), 0);
+	(void)snprintf(path, sizeof(path), "tree/%s/inside", ours[0]);
+	tests_write_file(tests_path(*state, path), "x", 1, 0644);
+	(void)snprintf(path, sizeof(path), "tree/%s", ours[1]);
+	tests_write_file(tests_path(*state, path), "x", 1, 0644);
+	assert_int_equal(cas_ingest(store, tests_path(*state, "tree"), NULL, &after, NULL), 0);
+	assert_true(cas_digest_equal(&before.digest, &after.digest));
+	/* Each of the user's own counts. */
+	assert_int_equal(unlink(tests_path(*state, "tree/.casbox-0123456789abcdef")), 0);
+	assert_int_equal(cas_ingest(store, tests_path(*state, "tree"), NULL, &changed, NULL), 0);
+	assert_false(cas_digest_equal(&changed.digest, &after.digest));
+	cas_store_close(store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		TESTS_IN_DIR(test_temporaries_of_ours_are_left_out),
 		TESTS_IN_DIR(test_tree_of_the_protocol_page_has_its_digest),
 		TESTS_IN_DIR(test_a_file_alone_gives_its_blob),
 		TESTS_IN_DIR(test_c02_ingest_shares_no_inode_with_its_source),
