@@ -36,6 +36,10 @@
 
 static const struct tier_scheme *const schemes[] = {
 	&tier_scheme_file,
+#if defined(CASBOX_CURL)
+	&tier_scheme_http,
+	&tier_scheme_https,
+#endif
 };
 
 static const char *const common_options[] = {"write", "deadline", "tries", "parallel", NULL};
