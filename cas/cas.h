@@ -15,6 +15,7 @@
 #include "cas/digest.h"
 #include "cas/directory.h"
 #include "cas/evict.h"
+#include "cas/fetch.h"
 #include "cas/fsck.h"
 #include "cas/hash.h"
 #include "cas/ingest.h"

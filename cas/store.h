@@ -63,6 +63,8 @@ int cas_store_resolve(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
  * recorded, or the file was hashed just now. Counts as a use.
  * -ENOENT: in no tier (also: that hash exists with another size). -EBADMSG: the file
  * there did not hash to its name; it was moved aside and is absent from now on.
+ * With tiers (cas/fetch.h) this waits for them, and fails as cas_fetch_wait, too. A
+ * failure that another look at a tier may mend is told by cas_err_missing.
  */
 int cas_store_open_blob(struct cas_store *store, const struct cas_digest *digest, int *fd,
 			struct err *err);

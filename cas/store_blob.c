@@ -11,6 +11,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "cas/fetch.h"
 #include "cas/hash.h"
 #include "cas/spool_i.h"
 #include "cas/store_i.h"
@@ -282,7 +283,7 @@ static int open_empty(int *fd, struct err *err)
 	return 0;
 }
 
-static int open_blob(struct cas_store *store, const struct cas_digest *digest, bool is_use, int *fd,
+static int open_here(struct cas_store *store, const struct cas_digest *digest, bool is_use, int *fd,
 		     struct err *err)
 {
 	int ret;
@@ -295,6 +296,34 @@ static int open_blob(struct cas_store *store, const struct cas_digest *digest, b
 	ret = cas_blob_check(store, digest, fd, err);
 	if (ret == 0 && is_use)
 		store->catalog->ops->blob_touch(store->catalog->ctx, digest);
+	return ret;
+}
+
+int cas_store_open_here(struct cas_store *store, const struct cas_digest *digest, int *fd,
+			struct err *err)
+{
+	return open_here(store, digest, false, fd, err);
+}
+
+/* What is looked at without being used is not worth a download either. */
+static int open_blob(struct cas_store *store, const struct cas_digest *digest, bool is_use, int *fd,
+		     struct err *err)
+{
+	struct err why = {0};
+	int ret = open_here(store, digest, is_use, fd, &why);
+
+	if (ret == 0)
+		return 0;
+	if ((ret == -ENOENT || ret == -EBADMSG) && is_use && cas_fetch_may_wait(store->fetch)) {
+		why = (struct err){0};
+		ret = cas_fetch_wait(store->fetch, digest, NULL, &why);
+		if (ret == 0)
+			ret = open_here(store, digest, is_use, fd, &why);
+	}
+	if (ret < 0 && err) {
+		*err = why;
+		cas_err_set_missing(err, digest);
+	}
 	return ret;
 }
 

@@ -65,6 +65,7 @@ struct cas_store {
 	_Atomic bool spool_dirty; /* accepted since the last sync */
 
 	const struct cas_catalog *catalog;
+	struct cas_fetch *fetch; /* NULL: no tiers */
 	struct cas_shard shards[CAS_LAYOUT_NR_SHARDS];
 
 	struct lock writer_lock; /* a leaf */
@@ -118,6 +119,10 @@ int cas_blob_check(struct cas_store *store, const struct cas_digest *digest, int
 /* As cas_store_read_blob, but this counts as no use of the blob. */
 int cas_blob_peek(struct cas_store *store, const struct cas_digest *digest, size_t max,
 		  struct buf *out, struct err *err);
+
+/* cas_store_open_blob without a look at the tiers. */
+int cas_store_open_here(struct cas_store *store, const struct cas_digest *digest, int *fd,
+			struct err *err);
 
 /*
  * Move @top_fd/HH/NAME aside when it still is inode @ino (0: whatever it is). The name

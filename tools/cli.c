@@ -25,6 +25,8 @@ const struct cli_option cli_common[] = {
 	 "the store (default: $CASBOX_STORE, ~/.cache/casbox)", false, NULL},
 	{"blobs", 0, CLI_TEXT, COMMON(blobs), "DIR", "keep blobs in DIR instead of the store", true,
 	 NULL},
+	{"tier", 0, CLI_LIST, COMMON(tiers), "URL",
+	 "where blobs that are not here come from; repeatable", true, NULL},
 	{"durability", 0, CLI_TEXT, COMMON(durability), "HOW",
 	 "what a put survives: none, batch (default) or full", true, "none|batch|full"},
 	{"max-size", 0, CLI_SIZE, COMMON(quota.max_bytes), "SIZE",
@@ -146,6 +148,8 @@ static int store_value(struct parse *p, int i, const char *value)
 		*(const char **)p->field[i] = value;
 		return 0;
 	case CLI_LIST:
+		if (p->field[i] == &p->cli->tiers && p->cli->tiers.nr == CLI_TIERS_MAX)
+			return -E2BIG;
 		return list_add(p->field[i], value);
 	case CLI_NUMBER:
 		return cli_parse_number(value, p->field[i]);
@@ -185,6 +189,9 @@ static int take(struct parse *p, int i, const char *value, struct err *err)
 	if (ret == -EINVAL)
 		return cli_usage(p->cli, err, "--%s wants %s, not '%s'", p->row[i]->name,
 				 want_text(p->row[i]), value ? value : "");
+	if (ret == -E2BIG)
+		return cli_usage(p->cli, err, "--%s may be given %d times at most", p->row[i]->name,
+				 CLI_TIERS_MAX);
 	return ret ? err_set(err, ret, "out of memory") : 0;
 }
 
@@ -266,11 +273,23 @@ static int parse_words(struct parse *p, enum cli_order order, int argc, char **a
 	return 0;
 }
 
+/* A setting that may be given repeatedly: its values, with blanks between. */
+static int take_list(struct parse *p, int i, char *values)
+{
+	char *save = NULL;
+	int ret = 0;
+
+	for (char *v = strtok_r(values, " \t", &save); v && ret == 0;
+	     v = strtok_r(NULL, " \t", &save))
+		ret = store_value(p, i, v);
+	return ret;
+}
+
 static int take_settings(struct parse *p, struct err *err)
 {
 	for (int i = 0; i < p->nr; i++) {
 		const char *origin = NULL;
-		const char *value;
+		char *value;
 		int ret;
 
 		if (!p->row[i]->setting || p->seen[i])
@@ -279,7 +298,8 @@ static int take_settings(struct parse *p, struct err *err)
 		value = config_get(p->cli->settings, p->row[i]->name, &origin);
 		if (!value)
 			continue;
-		ret = store_value(p, i, value);
+		ret = p->row[i]->kind == CLI_LIST ? take_list(p, i, value)
+						  : store_value(p, i, value);
 		if (ret)
 			return err_set(err, ret, "%s: %s wants %s, not '%s'", origin,
 				       p->row[i]->name, want_text(p->row[i]), value);
@@ -343,6 +363,7 @@ static void mark_common_seen(struct parse *p)
 {
 	/* Given before the command's name: stronger than settings, too. */
 	p->seen[find_name(p, "blobs", 5)] = p->cli->blobs != NULL;
+	p->seen[find_name(p, "tier", 4)] = p->cli->tiers.nr > 0;
 	p->seen[find_name(p, "durability", 10)] = p->cli->durability != NULL;
 	p->seen[find_name(p, "log-level", 9)] = p->cli->log_level != NULL;
 	p->seen[find_name(p, "max-size", 8)] = p->cli->quota.max_bytes != CAS_QUOTA_NONE;
@@ -398,6 +419,7 @@ int cli_want_words(struct cli *cli, const struct cli_words *words, int min, int 
 void cli_fini(struct cli *cli)
 {
 	free(cli->store);
+	cli_list_fini(&cli->tiers);
 	config_free(cli->settings);
 }
 

@@ -67,6 +67,7 @@ struct cli {
 	char *store; /* absolute or as given; owned */
 	const char *store_arg;
 	const char *blobs;
+	struct cli_list tiers; /* URLs, in the order in which they are asked */
 	const char *durability;
 	struct cas_quota quota; /* main sets CAS_QUOTA_NONE */
 	const char *log_level;
@@ -76,6 +77,8 @@ struct cli {
 	bool xfsz_ignored; /* SIGXFSZ was, when we were started */
 	struct config *settings;
 };
+
+#define CLI_TIERS_MAX 16
 
 /* How far options reach: up to the first other word, or anywhere before "--". */
 enum cli_order { CLI_ANYWHERE, CLI_FIRST };

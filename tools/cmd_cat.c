@@ -59,7 +59,7 @@ int cmd_cat(struct cli *cli, int argc, char **argv, struct err *err)
 		return ret < 0 ? ret : 0;
 	ret = cli_want_words(cli, &words, 1, 0, err);
 	if (ret == 0)
-		ret = local_open(cli, LOCAL_READ, &local, err);
+		ret = local_open(cli, cli->tiers.nr > 0 ? LOCAL_RECORD : LOCAL_READ, &local, err);
 	for (int i = 0; i < words.argc && ret == 0; i++)
 		ret = cat_one(cli, local, words.argv[i], err);
 	local_close(local);

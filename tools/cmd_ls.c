@@ -260,7 +260,7 @@ int cmd_ls(struct cli *cli, int argc, char **argv, struct err *err)
 		return ret < 0 ? ret : 0;
 	ret = cli_want_words(cli, &words, 1, 2, err);
 	if (ret == 0)
-		ret = local_open(cli, LOCAL_READ, &local, err);
+		ret = local_open(cli, cli->tiers.nr > 0 ? LOCAL_RECORD : LOCAL_READ, &local, err);
 	if (ret == 0) {
 		ls.store = local_store(local);
 		ret = cli_digest(cli, ls.store, words.argv[0], &root, err);

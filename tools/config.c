@@ -15,7 +15,7 @@
 /* Every option marked `setting`, in any command; cli.c asserts it. */
 static const char *const known[] = {
 	"allow-other", "blobs", "durability", "idle",	 "log-level", "low-size", "max-blobs",
-	"max-size",    "mode",	"mount",      "threads", "timeout",   "writable",
+	"max-size",    "mode",	"mount",      "threads", "tier",      "timeout",  "writable",
 };
 #define NR_KNOWN (sizeof(known) / sizeof(known[0]))
 
@@ -59,6 +59,31 @@ void config_free(struct config *config)
 	free(config);
 }
 
+/* Keys that may repeat, in one place; their values are kept with a blank between. */
+static bool is_list(const char *key)
+{
+	return strcmp(key, "tier") == 0;
+}
+
+/* Are both from the same file ("PATH:LINE")? */
+static bool is_same_place(const char *a, const char *b)
+{
+	const char *end_a = strrchr(a, ':');
+	const char *end_b = strrchr(b, ':');
+
+	return end_a && end_b && end_a - a == end_b - b && memcmp(a, b, (size_t)(end_a - a)) == 0;
+}
+
+static char *value_after(const struct config *config, int i, const char *key, const char *value,
+			 const char *origin)
+{
+	char *both;
+
+	if (!is_list(key) || !config->value[i] || !is_same_place(config->origin[i], origin))
+		return strdup(value);
+	return asprintf(&both, "%s %s", config->value[i], value) < 0 ? NULL : both;
+}
+
 static int set_value(struct config *config, const char *key, const char *value, const char *origin,
 		     struct err *err)
 {
@@ -67,7 +92,7 @@ static int set_value(struct config *config, const char *key, const char *value, 
 
 	if (i < 0)
 		return err_set(err, -EINVAL, "%s: unknown key %s", origin, key);
-	v = strdup(value);
+	v = value_after(config, i, key, value, origin);
 	o = strdup(origin);
 	if (!v || !o) {
 		free(v);
@@ -240,7 +265,7 @@ int config_load(struct config *config, const char *store, struct err *err)
 	return ret;
 }
 
-const char *config_get(const struct config *config, const char *key, const char **origin)
+char *config_get(const struct config *config, const char *key, const char **origin)
 {
 	int i = key_index(key);
 

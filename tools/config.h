@@ -28,8 +28,12 @@ int config_read_env(struct config *config, char *const *env, struct err *err);
 /* /etc/casbox.conf, the user's file, STORE/config, the environment, in this order. */
 int config_load(struct config *config, const char *store, struct err *err);
 
-/* The value of @key, or NULL. Valid as long as @config. *origin says where from. */
-const char *config_get(const struct config *config, const char *key, const char **origin);
+/*
+ * The value of @key, or NULL. Valid as long as @config, and may be taken apart in place.
+ * *origin says where from. Of a key that may repeat: all values of the last place that
+ * gives any, blanks between.
+ */
+char *config_get(const struct config *config, const char *key, const char **origin);
 
 bool config_key_known(const char *key);
 

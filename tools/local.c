@@ -22,6 +22,7 @@ struct local {
 	const struct cli *cli;
 	struct cas_store *store;
 	struct meta *meta;
+	struct cas_fetch *fetch; /* NULL: no tiers */
 	struct client *client;
 	bool asked;	 /* for a daemon */
 	struct buf kept; /* rows, a newline after each batch */
@@ -209,7 +210,11 @@ int local_open(const struct cli *cli, enum local_mode mode, struct local **out, 
 		ret = go_blind(local, ret, err);
 	if (ret == 0 && mode == LOCAL_RECORD)
 		ret = start_spool(local, err);
+	if (ret == 0 && mode == LOCAL_RECORD && cli->tiers.nr > 0)
+		ret = cas_fetch_open(local->store, cli->tiers.items, cli->tiers.nr, &local->fetch,
+				     err);
 	if (ret) {
+		cas_fetch_close(local->fetch);
 		if (local->store)
 			(void)close_meta(local, NULL);
 		if (local->locked)
@@ -237,6 +242,11 @@ int local_recount(struct local *local, struct err *err)
 struct cas_store *local_store(struct local *local)
 {
 	return local->store;
+}
+
+struct cas_fetch *local_fetch(struct local *local)
+{
+	return local->fetch;
 }
 
 struct meta *local_meta(struct local *local)
@@ -412,6 +422,7 @@ void local_close(struct local *local)
 
 	if (!local)
 		return;
+	cas_fetch_close(local->fetch);
 	cas_spool_stop(local->store);
 	/* While somebody still takes the rows of what is synced with it. */
 	ret = cas_store_sync(local->store, &err);

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+struct cas_fetch;
 struct cas_store;
 struct cli;
 struct err;
@@ -31,7 +32,7 @@ enum local_mode {
 
 /*
  * Open the store of @cli, made when missing. -EBUSY (the last two): a daemon or another
- * command held the lock for a minute.
+ * command held the lock for a minute. LOCAL_RECORD asks the tiers for what is not here.
  */
 int local_open(const struct cli *cli, enum local_mode mode, struct local **out, struct err *err);
 
@@ -41,6 +42,8 @@ int local_reconcile(struct local *local, struct meta_reconcile_result *out, stru
 int local_recount(struct local *local, struct err *err);
 
 struct cas_store *local_store(struct local *local);
+/* NULL: no tiers, or a mode that asks none. */
+struct cas_fetch *local_fetch(struct local *local);
 struct meta *local_meta(struct local *local);
 const char *local_path(struct local *local);
 

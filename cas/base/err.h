@@ -2,9 +2,11 @@
 #ifndef CAS_BASE_ERR_H
 #define CAS_BASE_ERR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-#define ERR_MSG_SZ 1024
+#define ERR_MSG_SZ  1024
+#define ERR_BLOB_SZ 40
 
 /*
  * Filled in at the place that knows, passed on by everybody else. Callers put it
@@ -13,6 +15,9 @@
  */
 struct err {
 	int code;
+	/* The blob that was missing, for whoever can get it: see cas_err_missing. */
+	bool names_blob;
+	unsigned char blob[ERR_BLOB_SZ];
 	char msg[ERR_MSG_SZ];
 };
 

@@ -50,6 +50,18 @@ static void check_drop(const struct lock *l)
 }
 #endif
 
+static _Thread_local bool never_waits;
+
+void lock_thread_never_waits(bool never)
+{
+	never_waits = never;
+}
+
+bool lock_thread_is_prompt(void)
+{
+	return never_waits;
+}
+
 void lock_init(struct lock *l, enum lock_rank rank, const char *name)
 {
 	(void)pthread_mutex_init(&l->mutex, NULL);

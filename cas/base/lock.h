@@ -3,6 +3,7 @@
 #define CAS_BASE_LOCK_H
 
 #include <pthread.h>
+#include <stdbool.h>
 
 /*
  * Locks are taken in rank order, lowest number first. With CASBOX_LOCK_CHECK (every
@@ -52,6 +53,13 @@ int lock_wait(struct lock *l, pthread_cond_t *cond, unsigned long long deadline_
 
 /* A condition variable on CLOCK_MONOTONIC, as lock_wait expects. */
 void lock_cond_init(pthread_cond_t *cond);
+
+/*
+ * A property of the calling thread, false at its start: it answers the kernel, and must
+ * not wait for another machine.
+ */
+void lock_thread_never_waits(bool never);
+bool lock_thread_is_prompt(void);
 
 /* CLOCK_MONOTONIC now, in nanoseconds. */
 unsigned long long lock_now_ns(void);
