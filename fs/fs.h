@@ -3,14 +3,17 @@
 #define FS_FS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "cas/quota.h"
 
 struct err;
 
 struct fs_options {
-	const char *store;	/* STORE */
-	const char *blobs;	/* as cas_store_options */
+	const char *store;	  /* STORE */
+	const char *blobs;	  /* as cas_store_options */
+	const char *const *tiers; /* URLs, as cas_fetch_open */
+	size_t nr_tiers;
 	const char *mountpoint; /* an existing empty directory, or a dead mount of ours */
 	bool allow_other;
 	int nr_threads; /* of each session; 0: two */

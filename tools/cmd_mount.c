@@ -170,6 +170,8 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 	struct fs_options opts = {
 		.store = cli->store,
 		.blobs = cli->blobs,
+		.tiers = cli->tiers.items,
+		.nr_tiers = cli->tiers.nr,
 		.mountpoint = mountpoint,
 		.allow_other = args->allow_other,
 		.nr_threads = args->threads,

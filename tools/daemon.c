@@ -179,7 +179,7 @@ struct start_args {
 	char threads[16];
 	char idle[32];
 	char quota[3][32];
-	const char *words[32];
+	const char *words[32 + 2 * CLI_TIERS_MAX];
 	size_t nr;
 };
 
@@ -215,6 +215,8 @@ static void make_args(struct start_args *a, const char *self, const struct cli *
 	add_word(a, "--store", cli->store);
 	if (cli->blobs)
 		add_word(a, "--blobs", cli->blobs);
+	for (size_t i = 0; i < cli->tiers.nr && i < CLI_TIERS_MAX; i++)
+		add_word(a, "--tier", cli->tiers.items[i]);
 	if (cli->durability)
 		add_word(a, "--durability", cli->durability);
 	add_quota(a, &cli->quota);

@@ -12,6 +12,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "cas/fetch.h"
 #include "fs/sandbox/cgroup.h"
 #include "fs/sandbox/pool.h"
 #include "fs/sandbox/sandbox_i.h"
@@ -118,6 +119,9 @@ static int root_check(struct fs_sandboxes *all, const struct cas_digest *root, s
 	if (ret < 0)
 		return err_set(err, ret, "root %s: %.500s", CAS_DIGEST_TEXT(root),
 			       err_text(&why, ret));
+	/* Somebody will look into it soon. */
+	if (cas_fetch_of(all->store))
+		cas_fetch_foresee_tree(cas_fetch_of(all->store), root);
 	return 0;
 }
 

@@ -263,10 +263,13 @@ int fs_backing_ref(struct fs_backing_table *table, const struct cas_digest *dige
 		leave_table_locked(table, b);
 		unref_locked(table, b);
 		lock_drop(&table->lock);
+		if (ret < 0 && !made) {
+			(void)err_set(err, ret, "blob %s could not be opened",
+				      CAS_DIGEST_TEXT(digest));
+			cas_err_set_missing(err, digest);
+		}
 		if (ret < 0)
-			return made ? ret
-				    : err_set(err, ret, "blob %s could not be opened",
-					      CAS_DIGEST_TEXT(digest));
+			return ret;
 	}
 }
 

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
+#include "fs/serve/await.h"
 #include "fs/serve/backing.h"
 #include "fs/serve/executor.h"
 #include "fs/serve/handle.h"
@@ -31,12 +32,7 @@
 /* A request that waits for an opener. */
 struct deferred {
 	struct fs_job job; /* first: the job is the request */
-	fuse_req_t req;
-	struct fs_inode node;
-	bool is_open; /* OPEN with fi; else READ of size bytes at off */
-	struct fuse_file_info fi;
-	size_t size;
-	off_t off;
+	struct fs_again again;
 };
 
 static struct fs_handle *handle_of(const struct fuse_file_info *fi)
@@ -161,8 +157,12 @@ static int reply_open(fuse_req_t req, struct fs_handle *handle, struct fuse_file
 	return fuse_reply_open(req, fi);
 }
 
-static void do_open(fuse_req_t req, const struct fs_inode *node, struct fuse_file_info *fi)
+/* The blob may be missing: then all of it once more when it is there. */
+static void do_open(const struct fs_again *again)
 {
+	fuse_req_t req = again->req;
+	const struct fs_inode *node = &again->node;
+	struct fuse_file_info fi = again->fi;
 	struct fs_handle *handle = calloc(1, sizeof(*handle));
 	struct err err = {0};
 	int ret = handle ? open_handle(req, node, handle, &err) : -ENOMEM;
@@ -171,8 +171,9 @@ static void do_open(fuse_req_t req, const struct fs_inode *node, struct fuse_fil
 
 	if (ret < 0) {
 		free(handle);
-		fs_reply_error(req, ret, "open", node, NULL, &err);
-	} else if (reply_open(req, handle, fi) < 0) {
+		if (!fs_await(session->opts.awaits, again, &err))
+			fs_reply_error(req, ret, "open", node, NULL, &err);
+	} else if (reply_open(req, handle, &fi) < 0) {
 		/* Interrupted: no release will come. */
 		free_handle(session, id, handle);
 	}
@@ -217,8 +218,10 @@ static void read_blob(fuse_req_t req, const struct fs_inode *node, const struct 
 	fs_iobuf_give(pool, data);
 }
 
-static void read_node(fuse_req_t req, const struct fs_inode *node, size_t size, off_t off)
+static void read_node(const struct fs_again *again)
 {
+	fuse_req_t req = again->req;
+	const struct fs_inode *node = &again->node;
 	const struct fs_session *session = fs_req_session(req);
 	struct fs_backing *backing;
 	struct err err = {0};
@@ -230,10 +233,11 @@ static void read_node(fuse_req_t req, const struct fs_inode *node, size_t size, 
 	}
 	ret = ref_blob(session, &node->entry.digest, &backing, &err);
 	if (ret < 0) {
-		fs_reply_error(req, ret, "read", node, NULL, &err);
+		if (!fs_await(session->opts.awaits, again, &err))
+			fs_reply_error(req, ret, "read", node, NULL, &err);
 		return;
 	}
-	read_blob(req, node, backing, size, off);
+	read_blob(req, node, backing, again->size, again->off);
 	fs_backing_unref(session->opts.backing, backing);
 }
 
@@ -241,51 +245,48 @@ static void run_deferred(struct fs_job *job)
 {
 	struct deferred *d = (struct deferred *)job;
 
-	if (d->is_open)
-		do_open(d->req, &d->node, &d->fi);
-	else
-		read_node(d->req, &d->node, d->size, d->off);
+	cas_fetch_never_here(true);
+	d->again.run(&d->again);
 	free(d);
 }
 
 /* True when an opener takes the request over. */
-static bool defer(fuse_req_t req, const struct fs_inode *node, const struct deferred *how)
+static bool defer(const struct fs_again *again)
 {
-	const struct fs_session *session = fs_req_session(req);
-	const struct cas_digest *digest = &node->entry.digest;
+	const struct fs_session *session = fs_req_session(again->req);
+	const struct cas_digest *digest = &again->node.entry.digest;
 	struct deferred *d;
 
-	if (node->entry.kind != FS_KIND_FILE || digest->size < SLOW_OPEN_SZ ||
+	if (again->node.entry.kind != FS_KIND_FILE || digest->size < SLOW_OPEN_SZ ||
 	    fs_backing_is_open(session->opts.backing, digest))
 		return false;
 	d = malloc(sizeof(*d));
 	if (!d)
 		return false;
-	*d = *how;
+	d->again = *again;
 	d->job.run = run_deferred;
-	d->req = req;
-	d->node = *node;
 	fs_executor_submit(session->opts.opener, &d->job);
 	return true;
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct fs_inode node;
+	struct fs_again again = {.run = do_open, .req = req, .what = "open", .fi = *fi};
 
 	if (fs_req_session(req)->opts.no_opens) {
 		(void)fuse_reply_err(req, ENOSYS);
 		return;
 	}
-	if (!fs_req_node(req, ino, &node))
+	if (!fs_req_node(req, ino, &again.node))
 		return;
-	if (node.entry.kind != FS_KIND_CONTROL &&
+	again.may_be_absent = !again.node.entry.view->ops->negative_forever;
+	if (again.node.entry.kind != FS_KIND_CONTROL &&
 	    ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC))) {
 		(void)fuse_reply_err(req, EROFS);
 		return;
 	}
-	if (!defer(req, &node, &(struct deferred){.is_open = true, .fi = *fi}))
-		do_open(req, &node, fi);
+	if (!defer(&again))
+		do_open(&again);
 }
 
 static void read_text(fuse_req_t req, const struct fs_handle *handle, size_t size, off_t off)
@@ -301,22 +302,23 @@ static void read_text(fuse_req_t req, const struct fs_handle *handle, size_t siz
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	struct fs_inode node;
+	struct fs_again again = {
+		.run = read_node, .req = req, .what = "read", .size = size, .off = off};
 	const struct fs_handle *handle = handle_of(fi);
 
-	if (!fs_req_node(req, ino, &node))
+	if (!fs_req_node(req, ino, &again.node))
 		return;
 	if (!handle) {
-		if (!defer(req, &node, &(struct deferred){.size = size, .off = off}))
-			read_node(req, &node, size, off);
+		if (!defer(&again))
+			read_node(&again);
 		return;
 	}
 	switch (handle->kind) {
 	case FS_HANDLE_BLOB:
 		if (handle->backing)
-			read_blob(req, &node, handle->backing, size, off);
+			read_blob(req, &again.node, handle->backing, size, off);
 		else
-			read_node(req, &node, size, off);
+			read_node(&again);
 		break;
 	case FS_HANDLE_TEXT:
 		read_text(req, handle, size, off);

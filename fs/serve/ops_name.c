@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
+#include "fs/serve/await.h"
 #include "fs/serve/identity.h"
 #include "fs/serve/inode.h"
 #include "fs/serve/ops.h"
@@ -41,32 +42,75 @@ static void reply_missing(fuse_req_t req, const struct fs_view *view)
 		(void)fuse_reply_err(req, ENOENT);
 }
 
-static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+/*
+ * A Directory is missing: it is waited for, and what else is missing of the tree that it
+ * belongs to is looked for meanwhile, a level at a time.
+ */
+static bool await_directory(const struct fs_session *session, const struct fs_again *again,
+			    const struct err *err)
 {
+	struct cas_fetch *fetch = cas_fetch_of(session->opts.store);
+	const struct cas_digest *parent = &again->node.entry.digest;
+	struct cas_digest missing;
+
+	if (!fs_await(session->opts.awaits, again, err) || !cas_err_missing(err, &missing))
+		return false;
+	/* A root with parents of outputs added is in no store. */
+	if (cas_store_has(session->opts.store, parent) == 1)
+		cas_fetch_foresee_tree(fetch, parent);
+	else
+		cas_fetch_foresee_tree(fetch, &missing);
+	return true;
+}
+
+/* The name stands for a blob, and is there as soon as that is. */
+static bool await_name(const struct fs_session *session, const struct fs_again *again,
+		       const struct err *err)
+{
+	struct fs_again once = *again;
+
+	once.may_be_absent = true;
+	return fs_await(session->opts.awaits, &once, err);
+}
+
+static void lookup(const struct fs_again *again)
+{
+	fuse_req_t req = again->req;
+	const struct fs_inode *dir = &again->node;
+	const char *name = again->name;
 	struct fs_session *session = fs_req_session(req);
-	struct fs_inode dir;
 	struct fuse_entry_param e;
 	struct fs_entry entry = {0};
 	struct err err = {0};
-	int ret;
+	int ret = dir->entry.view->ops->lookup(dir->entry.view, &dir->entry, name, &entry, &err);
 
-	if (!fs_req_node(req, parent, &dir))
+	if (ret == 0) {
+		if (!await_name(session, again, &err))
+			reply_missing(req, dir->entry.view);
+		return;
+	}
+	if (ret > 0)
+		ret = enter(session, dir, name, &entry, &e);
+	if (ret < 0 && await_directory(session, again, &err))
+		return;
+	if (ret < 0)
+		fs_reply_error(req, ret, "lookup of", dir, name, &err);
+	else if (fuse_reply_entry(req, &e) < 0)
+		fs_inode_forget(session->table, e.ino, 1); /* the kernel does not have it */
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct fs_again again = {.run = lookup, .req = req, .what = "lookup of"};
+
+	if (!fs_req_node(req, parent, &again.node))
 		return;
 	if (strlen(name) > CAS_NAME_MAX) {
 		(void)fuse_reply_err(req, ENAMETOOLONG);
 		return;
 	}
-	ret = dir.entry.view->ops->lookup(dir.entry.view, &dir.entry, name, &entry, &err);
-	if (ret == 0) {
-		reply_missing(req, dir.entry.view);
-		return;
-	}
-	if (ret > 0)
-		ret = enter(session, &dir, name, &entry, &e);
-	if (ret < 0)
-		fs_reply_error(req, ret, "lookup of", &dir, name, &err);
-	else if (fuse_reply_entry(req, &e) < 0)
-		fs_inode_forget(session->table, e.ino, 1); /* the kernel does not have it */
+	(void)strcpy(again.name, name);
+	lookup(&again);
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nr)
@@ -160,19 +204,21 @@ static int write_items(struct reply *r, struct fs_dirlist *list, bool plus)
 	return 0;
 }
 
-static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+static void list_again(const struct fs_again *again)
 {
-	struct reply r = {.req = req, .session = fs_req_session(req), .cap = size};
+	fuse_req_t req = again->req;
+	struct reply r = {
+		.req = req, .session = fs_req_session(req), .dir = again->node, .cap = again->size};
 	struct fs_dirlist list = {0};
 	struct err err = {0};
-	int ret;
+	int ret = fs_dirlist_collect(&r.dir, (uint64_t)again->off, again->size, again->plus, &list,
+				     &err);
 
-	if (!fs_req_node(req, ino, &r.dir))
-		return;
-	ret = fs_dirlist_collect(&r.dir, (uint64_t)off, size, plus, &list, &err);
 	if (ret == 0)
-		ret = write_items(&r, &list, plus);
-	if (ret < 0)
+		ret = write_items(&r, &list, again->plus);
+	if (ret < 0 && await_directory(r.session, again, &err))
+		r.nr_entered = 0;
+	else if (ret < 0)
 		fs_reply_error(req, ret, "listing", &r.dir, NULL, &err);
 	else if (fuse_reply_buf(req, r.data, r.len) < 0)
 		for (size_t i = 0; i < r.nr_entered; i++)
@@ -180,6 +226,19 @@ static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, b
 	fs_dirlist_fini(&list);
 	free(r.data);
 	free(r.entered);
+}
+
+static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+{
+	struct fs_again again = {.run = list_again,
+				 .req = req,
+				 .what = "listing",
+				 .size = size,
+				 .off = off,
+				 .plus = plus};
+
+	if (fs_req_node(req, ino, &again.node))
+		list_again(&again);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

@@ -9,6 +9,7 @@
  * No thread of this process resolves a path below the mount point once session two is
  * attached: the helper does.
  */
+#define FUSE_USE_VERSION 312
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,6 +28,7 @@
 #include "fs/fs.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/sandbox/slot.h"
+#include "fs/serve/await.h"
 #include "fs/serve/backing.h"
 #include "fs/serve/detach.h"
 #include "fs/serve/executor.h"
@@ -67,7 +69,9 @@ struct daemon {
 	struct fs_sandboxes *sandboxes;
 	struct fs_backing_table *backing;
 	struct fs_executor *executor; /* runs commands */
-	struct fs_executor *opener;   /* of its own: a command may wait for a read */
+	struct cas_fetch *fetch;      /* NULL: no tiers */
+	struct fs_awaits *awaits;
+	struct fs_executor *opener; /* of its own: a command may wait for a read */
 	struct control_env env;
 	struct control_quota quota;
 	_Atomic bool evicting;
@@ -264,6 +268,8 @@ static int open_data(struct daemon *d, struct err *err)
 	(void)meta_clear_stale_readers(d->meta);
 	cas_store_set_catalog(d->store, meta_catalog(d->meta));
 	ret = cas_spool_start(d->store, &(struct cas_spool_options){.serve = true}, err);
+	if (ret == 0 && d->opts->nr_tiers > 0)
+		ret = cas_fetch_open(d->store, d->opts->tiers, d->opts->nr_tiers, &d->fetch, err);
 	if (ret < 0)
 		return ret;
 	slots.meta = d->meta;
@@ -278,6 +284,8 @@ static int open_data(struct daemon *d, struct err *err)
 		ret = fs_executor_new(EXECUTOR_THREADS, &d->executor);
 	if (ret == 0)
 		ret = fs_executor_new(OPENER_THREADS, &d->opener);
+	if (ret == 0 && d->fetch)
+		ret = fs_awaits_new(d->fetch, d->opener, &d->awaits);
 	d->env = (struct control_env){
 		.store = d->store,
 		.meta = d->meta,
@@ -332,6 +340,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.store = d->store,
 		.backing = d->backing,
 		.opener = d->opener,
+		.awaits = d->awaits,
 		.channels = one ? NULL : d->channels,
 		.probes = d->probes,
 		.no_opens = one && !fs_probes_is_off(d->probes, FS_FEATURE_NO_OPENS),
@@ -495,8 +504,11 @@ static int close_data(struct daemon *d, struct err *err)
 	struct err sync_err = {0};
 	int ret;
 
+	/* Whoever still waits for a blob is told. */
+	cas_fetch_close(d->fetch);
 	fs_executor_free(d->executor);
 	fs_executor_free(d->opener);
+	fs_awaits_free(d->awaits);
 	fs_upkeep_free(d->upkeep);
 	fs_slots_free(d->slots);
 	fs_session_free(d->one);

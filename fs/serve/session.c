@@ -27,6 +27,8 @@
 #define WAKE_SIGNAL    SIGUSR2
 #define MAX_IO	       FS_IOBUF_SZ
 #define MAX_BACKGROUND 64
+/* Of reads that wait for a tier, lest the others wait with them. */
+#define MAX_AWAITED 4096
 
 static void session_init(void *userdata, struct fuse_conn_info *conn)
 {
@@ -48,8 +50,8 @@ static void session_init(void *userdata, struct fuse_conn_info *conn)
 	session->caps = conn->want;
 	fs_wire_init(&session->wire, conn);
 	conn->max_write = MAX_IO;
-	conn->max_background = MAX_BACKGROUND;
-	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
+	conn->max_background = session->opts.awaits ? MAX_AWAITED : MAX_BACKGROUND;
+	conn->congestion_threshold = conn->max_background * 3 / 4;
 	if (conn->max_readahead > MAX_IO)
 		conn->max_readahead = MAX_IO;
 }
@@ -125,6 +127,7 @@ static void *session_thread(void *arg)
 	struct fs_session *session = arg;
 	struct fuse_buf buf = {.mem = NULL};
 
+	cas_fetch_never_here(true);
 	while (!atomic_load(&session->stopping)) {
 		int got = fuse_session_receive_buf(session->se, &buf);
 

@@ -17,6 +17,7 @@ struct err;
 struct fs_backing_table;
 struct fs_channels;
 struct fs_executor;
+struct fs_awaits;
 struct fs_inode_table;
 struct fs_iobufs;
 struct fs_passthrough;
@@ -28,6 +29,7 @@ struct fs_session_options {
 	const struct fs_entry *root;
 	struct cas_store *store; /* for statfs */
 	struct fs_backing_table *backing;
+	struct fs_awaits *awaits;     /* NULL: no tiers to wait for */
 	struct fs_executor *opener;   /* opens blobs that may take long */
 	struct fs_channels *channels; /* NULL: no control file here */
 	struct fs_probes *probes;

@@ -49,7 +49,11 @@ static int parse_name(struct cas_store *store, const char *name, struct cas_dige
 static int file_entry(struct fs_view_cache *cache, const struct cas_digest *digest, bool executable,
 		      struct fs_entry *out)
 {
-	int ret = cas_store_has(cache->store, digest);
+	/*
+	 * With tiers a name is there until an open finds otherwise: the kernel lets nobody
+	 * leave who waits for a lookup of somebody else's, so that must not take long.
+	 */
+	int ret = cas_fetch_of(cache->store) ? 1 : cas_store_has(cache->store, digest);
 
 	if (ret <= 0)
 		return ret == -ENOENT ? 0 : ret;

@@ -63,7 +63,10 @@ typedef int (*fs_view_each_fn)(void *ctx, uint64_t pos, const char *name,
  * @err says why.
  */
 struct fs_view_ops {
-	/* 1 and *out (zeroed by the caller; target malloc'ed for the caller), or 0. */
+	/*
+	 * 1 and *out (zeroed by the caller; target malloc'ed for the caller), or 0: then
+	 * cas_err_missing may name the blob with which the name would be there.
+	 */
 	int (*lookup)(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 		      struct fs_entry *out, struct err *err);
 	/*
