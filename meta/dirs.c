@@ -238,24 +238,40 @@ static void warn_damaged(const struct cas_digest *digest)
 	log_warn("index: directory %s is damaged there; reading it anew", CAS_DIGEST_TEXT(digest));
 }
 
-static int ask(struct meta *meta, struct question *q, struct err *err)
+static int ask_packed(struct question *q, struct meta_packed *packed)
 {
-	struct meta_packed *packed = memory_get(meta->dirs, q->digest);
-	int ret;
+	int ret = ask_bytes(q, packed->data, packed->len);
 
-	if (!packed) {
-		if (meta_index_dir_use(meta->index, q->digest, ask_bytes, q, &ret) == 1) {
-			if (ret != -EUCLEAN)
-				return ret;
-			warn_damaged(q->digest);
-		}
-		ret = load(meta, q->digest, &packed, err);
-		if (ret < 0)
-			return ret;
-	}
-	ret = ask_bytes(q, packed->data, packed->len);
 	meta_packed_unref(packed);
 	return ret;
+}
+
+/* 1 and the answer in *ret, 0: not known without the store. */
+static int ask_known(struct meta *meta, struct question *q, int *ret)
+{
+	struct meta_packed *packed = memory_get(meta->dirs, q->digest);
+
+	if (packed) {
+		*ret = ask_packed(q, packed);
+		return 1;
+	}
+	if (meta_index_dir_use(meta->index, q->digest, ask_bytes, q, ret) != 1)
+		return 0;
+	if (*ret != -EUCLEAN)
+		return 1;
+	warn_damaged(q->digest);
+	return 0;
+}
+
+static int ask(struct meta *meta, struct question *q, struct err *err)
+{
+	struct meta_packed *packed;
+	int ret;
+
+	if (ask_known(meta, q, &ret) == 1)
+		return ret;
+	ret = load(meta, q->digest, &packed, err);
+	return ret < 0 ? ret : ask_packed(q, packed);
 }
 
 static int copy_bytes(void *ctx, const void *data, size_t len)
@@ -340,6 +356,14 @@ int meta_dir_info(struct meta *meta, const struct cas_digest *dir, struct meta_d
 		return 0;
 	}
 	return ask(meta, &q, err);
+}
+
+int meta_dirs_info_known(struct meta *meta, const struct cas_digest *dir, struct meta_dirinfo *out)
+{
+	struct question q = {.digest = dir, .ask = ask_info, .ctx = out};
+	int ret;
+
+	return ask_known(meta, &q, &ret) == 1 ? (ret < 0 ? ret : 1) : 0;
 }
 
 /* Some entries, copied out, so that no lock and no transaction is held over a callback. */

@@ -33,6 +33,7 @@ void meta_dirent_fini(struct meta_dirent *entry);
 struct meta_dirinfo {
 	uint64_t nr_entries;
 	uint64_t nr_subdirs;
+	uint8_t file_bits; /* its files are all below 2^(file_bits - 1) bytes; 0: not known */
 	struct cas_properties props; /* of the directory itself; without others */
 };
 

@@ -57,5 +57,7 @@ void meta_dirs_recorded(struct meta_dirs *dirs, const struct cas_digest *digest)
  * meta_dir_find. */
 int meta_dirs_get(struct meta *meta, const struct cas_digest *digest, struct meta_packed **out,
 		  struct err *err);
+/* meta_dir_info without a look at the store: 1, or 0 when it is not known without. */
+int meta_dirs_info_known(struct meta *meta, const struct cas_digest *dir, struct meta_dirinfo *out);
 
 #endif

@@ -36,7 +36,8 @@ struct packed_head {
 	uint32_t magic;
 	uint8_t version;
 	uint8_t flags;
-	uint16_t zero;
+	uint8_t file_bits; /* as meta_dirinfo; 0 in rows of before there was such a thing */
+	uint8_t zero;
 	uint32_t nr_entries;
 	uint32_t nr_subdirs;
 	uint32_t strings_len;
@@ -120,9 +121,16 @@ static bool has_props(const struct cas_properties *props)
 /* What a directory needs, before memory is taken. */
 struct packed_size {
 	uint64_t strings;
+	uint64_t all_sizes; /* the sizes of its files, bit by bit */
 	uint32_t nr_subdirs;
 	bool entry_props;
 };
+
+/* One more than @v has binary digits. */
+static uint8_t bits_above(uint64_t v)
+{
+	return v ? (uint8_t)(65 - __builtin_clzll(v)) : 1;
+}
 
 static int measure(const struct cas_directory *dir, struct packed_size *out)
 {
@@ -133,6 +141,8 @@ static int measure(const struct cas_directory *dir, struct packed_size *out)
 		out->strings += strlen(node->name);
 		if (node->kind == CAS_NODE_SYMLINK)
 			out->strings += strlen(node->target);
+		if (node->kind == CAS_NODE_FILE)
+			out->all_sizes |= node->digest.size;
 		out->nr_subdirs += node->kind == CAS_NODE_DIRECTORY;
 		out->entry_props |= node->kind != CAS_NODE_DIRECTORY && has_props(&node->props);
 	}
@@ -147,6 +157,7 @@ static void fill_head(struct packed_head *head, const struct cas_directory *dir,
 	*head = (struct packed_head){
 		.magic = htole32(PACKED_MAGIC),
 		.version = PACKED_VERSION,
+		.file_bits = bits_above(size->all_sizes),
 		.nr_entries = htole32((uint32_t)dir->nr_nodes),
 		.nr_subdirs = htole32(size->nr_subdirs),
 		.strings_len = htole32((uint32_t)size->strings),
@@ -265,6 +276,7 @@ static void view_info(struct meta_packed_view *view, const struct packed_head *h
 	view->info = (struct meta_dirinfo){
 		.nr_entries = view->nr_entries,
 		.nr_subdirs = le32toh(head->nr_subdirs),
+		.file_bits = head->file_bits,
 		.props =
 			{
 				.has_mtime = (head->flags & HEAD_HAS_MTIME) != 0,
