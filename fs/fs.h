@@ -24,6 +24,8 @@ struct fs_options {
 	int durability; /* enum cas_durability */
 	/* What the store is kept at in the background; see cas_quota. */
 	struct cas_quota quota;
+	/* Inputs from this size on are mounts of their own; 0: none is. */
+	unsigned long long large_min;
 	/* For tests: features (fs/serve/probe.h) to do without, by name, with commas. */
 	const char *without;
 };

@@ -21,11 +21,15 @@
 #define STOP_MS 10000 /* for the answer to `stop`, which waits for nothing */
 #define GONE_MS 30000
 
+/* A bind costs some 0.1 ms an action, what it saves is 0.4 ms and more a MiB first read. */
+#define LARGE_DEFAULT (16 << 20)
+
 struct mount_args {
 	bool foreground;
 	bool allow_other;
 	bool automatic;
 	uint64_t idle_ms;
+	uint64_t large;
 	int threads;
 	int ready_fd; /* 0: none */
 	const char *without;
@@ -38,6 +42,8 @@ static const struct cli_option mount_options[] = {
 	{"idle", 0, CLI_DURATION, ARG(idle_ms), "TIME",
 	 "end after so long without sandboxes (0: never)", true, NULL},
 	{"threads", 'j', CLI_NUMBER, ARG(threads), "N", "serving threads (default: 2)", true, NULL},
+	{"large", 0, CLI_SIZE, ARG(large), "SIZE",
+	 "inputs from SIZE on are mounts of their own (0: none)", true, NULL},
 	{"automatic", 0, CLI_FLAG, ARG(automatic), NULL, NULL, false, NULL},
 	{"ready-fd", 0, CLI_NUMBER, ARG(ready_fd), "FD", NULL, false, NULL},
 	{"without", 0, CLI_TEXT, ARG(without), "FEATURES", NULL, false, NULL},
@@ -179,6 +185,7 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		.automatic = args->automatic,
 		.durability = durability_of(cli->durability),
 		.quota = cli->quota,
+		.large_min = args->large,
 		.without = args->without,
 	};
 	int ret;
@@ -203,6 +210,7 @@ static int mount_at(struct cli *cli, const struct mount_args *args, char **mount
 		.allow_other = args->allow_other,
 		.threads = args->threads,
 		.idle_ms = args->idle_ms,
+		.large = args->large,
 		.without = args->without,
 	};
 	auto_free char *blobs = NULL;
@@ -233,7 +241,7 @@ static int mount_at(struct cli *cli, const struct mount_args *args, char **mount
 
 int cmd_mount(struct cli *cli, int argc, char **argv, struct err *err)
 {
-	struct mount_args args = {0};
+	struct mount_args args = {.large = LARGE_DEFAULT};
 	struct cli_words words = {0};
 	auto_free char *mountpoint = NULL;
 	int ret = cli_parse(cli, mount_options, &args, CLI_ANYWHERE, argc, argv, &words, err);

@@ -178,6 +178,7 @@ int daemon_take_over(const struct daemon *daemon, struct err *err)
 struct start_args {
 	char threads[16];
 	char idle[32];
+	char large[32];
 	char quota[3][32];
 	const char *words[32 + 2 * CLI_TIERS_MAX];
 	size_t nr;
@@ -210,6 +211,7 @@ static void make_args(struct start_args *a, const char *self, const struct cli *
 {
 	*a = (struct start_args){0};
 	(void)snprintf(a->threads, sizeof(a->threads), "%d", start->threads);
+	(void)snprintf(a->large, sizeof(a->large), "%llu", (unsigned long long)start->large);
 	(void)snprintf(a->idle, sizeof(a->idle), "%llums", (unsigned long long)start->idle_ms);
 	add_word(a, self, NULL);
 	add_word(a, "--store", cli->store);
@@ -224,6 +226,8 @@ static void make_args(struct start_args *a, const char *self, const struct cli *
 	add_word(a, "mount", serve ? "--ready-fd=3" : NULL);
 	add_word(a, "--threads", a->threads);
 	add_word(a, "--idle", a->idle);
+	if (serve)
+		add_word(a, "--large", a->large);
 	if (start->automatic)
 		add_word(a, "--automatic", NULL);
 	if (start->allow_other)

@@ -40,6 +40,7 @@ struct daemon_start {
 	bool allow_other;
 	int threads;
 	uint64_t idle_ms;
+	uint64_t large;	     /* for daemon_start; daemon_ensure leaves it to the settings */
 	const char *without; /* features to do without; NULL: none */
 };
 

@@ -90,10 +90,11 @@ int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err)
 
 /*
  * What the helper is asked to do about one sandbox: step 0 is the bind of its directory
- * over itself, step N + 1 layer N. Unmounting takes them in the other order.
+ * over itself, step N + 1 layer N, and the large inputs follow. Unmounting takes them in
+ * the other order.
  */
 struct mounts {
-	size_t nr; /* layers and the bind */
+	size_t nr; /* the bind, layers, large inputs */
 	struct fs_helper_step *steps;
 	char **targets;
 };
@@ -111,26 +112,40 @@ static void mounts_fini(struct mounts *m)
 	free(m->targets);
 }
 
+/* What step @i is about; NULL: no large input. */
+static struct fs_large_input *large_of(const struct fs_sandbox *sb, size_t i)
+{
+	size_t first = 1 + sb->rec.plan.nr_layers;
+
+	return i < first ? NULL : &sb->large.in[i - first];
+}
+
 static int mounts_init(const struct fs_sandbox *sb, struct mounts *m)
 {
 	const struct fs_plan *plan = &sb->rec.plan;
+	size_t nr = 1 + plan->nr_layers + sb->large.nr;
 
 	*m = (struct mounts){
-		.steps = calloc(plan->nr_layers + 1, sizeof(*m->steps)),
-		.targets = calloc(plan->nr_layers + 1, sizeof(*m->targets)),
+		.steps = calloc(nr, sizeof(*m->steps)),
+		.targets = calloc(nr, sizeof(*m->targets)),
 	};
 	if (m->steps == NULL || m->targets == NULL)
 		return -ENOMEM;
-	for (size_t i = 0; i <= plan->nr_layers; i++) {
-		const char *path = i == 0 ? "" : plan->layers[i - 1].path;
+	for (size_t i = 0; i < nr; i++) {
+		const struct fs_large_input *large = large_of(sb, i);
+		const char *path = large ? large->path : i == 0 ? "" : plan->layers[i - 1].path;
 
 		if (asprintf(&m->targets[i], "%s%s%s", sb->rec.id, path[0] ? "/" : "", path) < 0)
 			return -ENOMEM;
 		m->steps[i] = (struct fs_helper_step){
-			.op = FS_HELPER_BIND_SELF, .target = m->targets[i], .fd = {-1, -1}};
+			.op = large ? FS_HELPER_BIND_FILE : FS_HELPER_BIND_SELF,
+			.target = m->targets[i],
+			.source = large ? large->source : NULL,
+			.fd = {-1, -1},
+			.may = large || i == 0,
+		};
 		m->nr = i + 1;
 	}
-	m->steps[0].may = true;
 	return 0;
 }
 
@@ -181,8 +196,25 @@ static void mounts_undo(struct fs_sandboxes *all, struct fs_sandbox *sb, const s
 		if (m->steps[i].code < 0 && !is_unsure(m->steps[i].code))
 			continue;
 		back.target = m->targets[i];
-		if (fs_helper_run(all->helper, all->base, &back, 1, true, &err) != 0 && i > 0)
+		if (fs_helper_run(all->helper, all->base, &back, 1, true, &err) != 0 && i > 0 &&
+		    !large_of(sb, i))
 			note_leftover(sb, i - 1, back.code);
+	}
+}
+
+/* What was allowed to fail. */
+static void note_bound(struct fs_sandbox *sb, const struct mounts *m)
+{
+	sb->bound = m->steps[0].code == 0;
+	for (size_t i = 0; i < m->nr; i++) {
+		struct fs_large_input *large = large_of(sb, i);
+
+		if (!large)
+			continue;
+		large->bound = m->steps[i].code == 0;
+		if (!large->bound)
+			log_warn("sandbox %s: the large input %s is not bound: %s", sb->rec.id,
+				 large->path, strerrordesc_np(-m->steps[i].code));
 	}
 }
 
@@ -190,8 +222,12 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		    struct err *err)
 {
 	struct mounts m;
-	int ret = mounts_init(sb, &m);
+	int ret;
 
+	fs_large_inputs_fini(&sb->large);
+	if (sb->rec.writable != FS_WRITABLE_ALL)
+		fs_large_choose(all->large, &sb->rec.root, &sb->outputs, &sb->large);
+	ret = mounts_init(sb, &m);
 	free(sb->keys);
 	sb->keys = ret == 0 ? calloc(m.nr, sizeof(*sb->keys)) : NULL;
 	if (sb->keys == NULL)
@@ -210,8 +246,9 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		for (size_t i = 0; i < m.nr; i++)
 			sb->keys[i] = m.steps[i].key;
 		sb->mounted = true;
-		sb->bound = m.steps[0].code == 0;
+		note_bound(sb, &m);
 	}
+	fs_large_done(all->large, &sb->large);
 	mounts_fini(&m);
 	return ret;
 }
@@ -242,7 +279,7 @@ static int look_around(struct fs_sandboxes *all, struct fs_sandbox *sb, const st
 		fs_findings_fini(&foreign);
 		return ret;
 	}
-	for (size_t i = 1; i < m->nr && sb->moved; i++)
+	for (size_t i = 1; i <= sb->rec.plan.nr_layers && sb->moved; i++)
 		sb->moved[i - 1] = own[i].elsewhere;
 	for (size_t i = 0; i < foreign.nr; i++)
 		log_warn("sandbox %s: \"%s\": %s", sb->rec.id, foreign.found[i].path,
@@ -267,29 +304,51 @@ static void detach_all(struct fs_sandboxes *all, struct fs_sandbox *sb, const st
 	}
 }
 
+/* Is step @i of fs_layers_mount undone when the sandbox ends? */
+static bool is_mounted(const struct fs_sandbox *sb, size_t i)
+{
+	const struct fs_large_input *large = large_of(sb, i);
+
+	return large ? large->bound : i > 0 || sb->bound;
+}
+
+/* @code of step @i, which did not come off as it should. */
+static void note_in_use(struct fs_sandbox *sb, size_t i, int code)
+{
+	if (i == 0)
+		log_info("sandbox %s: somebody is inside still", sb->rec.id);
+	else if (large_of(sb, i))
+		log_info("sandbox %s: the large input %s is %s", sb->rec.id, large_of(sb, i)->path,
+			 is_away(code) ? "not at its place any more" : "in use still");
+	else
+		note_leftover(sb, i - 1, code);
+}
+
 /* Take the mounts off as long as nobody uses them. True: all went, the bind among them. */
 static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m,
 		     struct fs_helper_step *back)
 {
-	size_t nr = sb->bound ? m->nr : m->nr - 1;
 	struct err err = {0};
 	bool clean = true;
+	size_t nr = 0;
 
-	for (size_t i = 0; i < nr; i++) {
-		size_t which = m->nr - 1 - i;
-
-		back[i] = (struct fs_helper_step){.op = FS_HELPER_UNMOUNT,
-						  .target = m->targets[which]};
+	for (size_t i = m->nr; i-- > 0;) {
+		if (!is_mounted(sb, i))
+			continue;
+		back[nr] =
+			(struct fs_helper_step){.op = FS_HELPER_UNMOUNT, .target = m->targets[i]};
 		if (sb->keys)
-			back[i].key = sb->keys[which];
+			back[nr].key = sb->keys[i];
+		nr++;
 	}
 	(void)fs_helper_run(all->helper, all->base, back, nr, true, &err);
-	for (size_t i = 0; i < nr; i++) {
-		clean = clean && back[i].code == 0;
-		if (back[i].code != 0 && i < m->nr - 1)
-			note_leftover(sb, m->nr - 2 - i, back[i].code);
-		else if (back[i].code != 0)
-			log_info("sandbox %s: somebody is inside still", sb->rec.id);
+	nr = 0;
+	for (size_t i = m->nr; i-- > 0;) {
+		int code = is_mounted(sb, i) ? back[nr++].code : 0;
+
+		if (code != 0)
+			note_in_use(sb, i, code);
+		clean = clean && code == 0;
 	}
 	return clean;
 }

@@ -26,6 +26,7 @@ static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandb
 	all->meta = opts->meta;
 	all->helper = opts->helper;
 	all->slots = opts->slots;
+	all->large = opts->large;
 	all->events = opts->events;
 	all->in_userns = opts->in_userns;
 	all->durable = cas_store_durability(opts->store) == CAS_DURABILITY_FULL;

@@ -36,6 +36,7 @@ void fs_sandbox_free(struct fs_sandbox *sb)
 		return;
 	fs_derived_free(sb->view);
 	fs_outputs_fini(&sb->outputs);
+	fs_large_inputs_fini(&sb->large);
 	fs_record_fini(&sb->rec);
 	if (sb->dir_fd >= 0)
 		(void)close(sb->dir_fd);

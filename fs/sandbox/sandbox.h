@@ -12,6 +12,7 @@
 struct cas_store;
 struct err;
 struct fs_helper;
+struct fs_large;
 struct fs_slots;
 struct meta;
 
@@ -46,6 +47,7 @@ struct fs_sandboxes_options {
 	struct meta *meta;
 	struct fs_helper *helper;
 	struct fs_slots *slots; /* how session one shows trees; NULL: events.changed does */
+	struct fs_large *large; /* what binds large inputs; may be NULL */
 	const char *base;	/* absolute path at which session one will be mounted */
 	bool in_userns;		/* user namespace: userxattr, no trusted.* */
 	struct fs_sandbox_events events;

@@ -14,6 +14,7 @@
 #include "cas/base/lock.h"
 #include "fs/sandbox/capture.h"
 #include "fs/sandbox/derive.h"
+#include "fs/sandbox/large.h"
 #include "fs/sandbox/merge.h"
 #include "fs/sandbox/outputs.h"
 #include "fs/sandbox/record.h"
@@ -47,14 +48,15 @@ struct fs_sandbox {
 
 	/* The claimant's. */
 	struct fs_outputs outputs;
-	int dir_fd;	  /* STORE/sandboxes/ID, -1: not open; see fs_sandbox_dir */
-	bool mounted;	  /* layers may be mounted */
-	bool bound;	  /* mounted: its directory is bound over itself */
-	bool frozen;	  /* layers were unmounted for good */
-	bool leftover;	  /* somebody may still write to the uppers */
-	bool idle_proven; /* frozen: nobody of this mount namespace was inside */
-	bool group_ended; /* frozen: it had a control group, in which nobody is left */
-	bool *moved;	  /* frozen: layer N had left its place (rec.plan.nr_layers) */
+	int dir_fd;		      /* STORE/sandboxes/ID, -1: not open; see fs_sandbox_dir */
+	struct fs_large_inputs large; /* what is bound, or to be */
+	bool mounted;		      /* layers may be mounted */
+	bool bound;		      /* mounted: its directory is bound over itself */
+	bool frozen;		      /* layers were unmounted for good */
+	bool leftover;		      /* somebody may still write to the uppers */
+	bool idle_proven;	      /* frozen: nobody of this mount namespace was inside */
+	bool group_ended;	      /* frozen: it had a control group, in which nobody is left */
+	bool *moved;		      /* frozen: layer N had left its place (rec.plan.nr_layers) */
 	/* Of the bind and the layers, in the order of layers.c; NULL: not mounted. */
 	struct fs_mount_key *keys;
 	struct fs_findings foreign; /* frozen: what else was mounted in it, by path */
@@ -65,6 +67,7 @@ struct fs_sandboxes {
 	struct meta *meta;
 	struct fs_helper *helper;
 	struct fs_slots *slots;
+	struct fs_large *large;
 	struct fs_sandbox_events events;
 	char *base;
 	bool in_userns;
@@ -166,8 +169,9 @@ void fs_sandbox_drop(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* Make upper/N for every layer, in a prepared directory. */
 int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err);
 /*
- * Bind the sandbox's directory over itself where we may, and mount all layers; @again: in
- * the same boot as before. Nothing stays mounted on failure.
+ * Bind the sandbox's directory over itself where we may, mount all layers, and bind large
+ * inputs over their places; @again: in the same boot as before. Nothing stays mounted on
+ * failure.
  */
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
 		    struct err *err);

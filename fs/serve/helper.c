@@ -333,19 +333,37 @@ static int add_step(struct message *m, enum helper_op op, uint32_t flags, const 
 	return 0;
 }
 
+static int add_file_step(struct message *m, const struct fs_helper_step *s, uint32_t flags)
+{
+	uint32_t source = m->req.text_len;
+	int ret = add_text(m, s->source);
+
+	if (ret == 0)
+		ret = add_step(m, HELPER_FILE, flags, s->target, NULL, 0);
+	if (ret == 0)
+		m->req.steps[m->req.nr - 1].source = source;
+	else
+		m->req.text_len = source;
+	return ret;
+}
+
 static int add_public_step(struct message *m, const struct fs_helper_step *s)
 {
+	uint32_t flags = s->may ? HELPER_FLAG_MAY : 0;
+
 	switch (s->op) {
 	case FS_HELPER_BIND:
-		return add_step(m, HELPER_BIND, 0, s->target, s->fd, 1);
+		return add_step(m, HELPER_BIND, flags, s->target, s->fd, 1);
+	case FS_HELPER_BIND_FILE:
+		return add_file_step(m, s, flags);
 	case FS_HELPER_OVERLAY:
-		return add_step(m, HELPER_OVERLAY, s->in_userns ? HELPER_FLAG_USERNS : 0, s->target,
-				s->fd, 2);
+		flags |= s->in_userns ? HELPER_FLAG_USERNS : 0;
+		return add_step(m, HELPER_OVERLAY, flags, s->target, s->fd, 2);
 	case FS_HELPER_BIND_SELF:
-		return add_step(m, HELPER_SELF, s->may ? HELPER_FLAG_MAY : 0, s->target, NULL, 0);
+		return add_step(m, HELPER_SELF, flags, s->target, NULL, 0);
 	case FS_HELPER_UNMOUNT:
-		return add_step(m, HELPER_UNMOUNT, s->detach ? HELPER_FLAG_DETACH : 0, s->target,
-				NULL, 0);
+		flags |= s->detach ? HELPER_FLAG_DETACH : 0;
+		return add_step(m, HELPER_UNMOUNT, flags, s->target, NULL, 0);
 	case FS_HELPER_DETACH:
 		return add_step(m, HELPER_DETACH, 0, s->target, NULL, 0);
 	}

@@ -39,13 +39,18 @@ enum fs_helper_op {
 	/* Bind the directory @fd[0] (outside our mounts) over the target, nosuid and nodev. */
 	FS_HELPER_BIND,
 	/*
+	 * Bind the file at the absolute path @source, which may be in our mounts, over the
+	 * target, a regular file too; read-only, nosuid and nodev.
+	 */
+	FS_HELPER_BIND_FILE,
+	/*
 	 * Mount a kernel overlay over the target with that directory as the lower layer, and
 	 * @fd[0] (upper) and @fd[1] (work), outside our mounts, as its own.
 	 */
 	FS_HELPER_OVERLAY,
 	/*
 	 * Bind the target over itself, read-only, nosuid and nodev: a mount whose unmounting
-	 * tells whether anybody is inside. With @may, steps after it are done even if it fails.
+	 * tells whether anybody is inside.
 	 */
 	FS_HELPER_BIND_SELF,
 	/*
@@ -63,10 +68,11 @@ enum fs_helper_op {
 struct fs_helper_step {
 	enum fs_helper_op op;
 	const char *target; /* relative to the base, resolved beneath it without symlinks */
+	const char *source; /* BIND_FILE */
 	int fd[2];	    /* stay the caller's */
 	bool in_userns;	    /* OVERLAY: in a user namespace */
 	bool detach;
-	bool may;
+	bool may; /* steps after it are done even if it fails */
 	/* Out: of the mount made. In, UNMOUNT: nothing else is to go, when it is known. */
 	struct fs_mount_key key;
 	int code; /* out: 0, 1, negative errno; -ECANCELED: not tried, as one before failed */

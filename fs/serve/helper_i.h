@@ -25,6 +25,7 @@ enum helper_op {
 	HELPER_ATTACH = 1, /* base is the path; fds: mount */
 	HELPER_BIND,	   /* fds: source */
 	HELPER_OVERLAY,	   /* fds: upper, work */
+	HELPER_FILE,	   /* source */
 	HELPER_SELF,
 	HELPER_UNMOUNT,
 	HELPER_PING, /* base is the path */
@@ -33,12 +34,13 @@ enum helper_op {
 
 #define HELPER_FLAG_USERNS (1u << 0) /* OVERLAY: user.overlay.*, no redirects */
 #define HELPER_FLAG_DETACH (1u << 1) /* UNMOUNT: let go lazily when it stays busy */
-#define HELPER_FLAG_MAY	   (1u << 2) /* SELF: go on when it is not allowed */
+#define HELPER_FLAG_MAY	   (1u << 2) /* go on when it fails */
 
 struct helper_step {
 	uint32_t op; /* enum helper_op */
 	uint32_t flags;
 	uint32_t target; /* offset in @text, NUL-terminated */
+	uint32_t source; /* FILE: the same */
 	struct fs_mount_key key;
 };
 
@@ -46,7 +48,7 @@ struct helper_request {
 	uint64_t seq;
 	uint32_t nr;
 	uint32_t go_on;	   /* do the steps after one that failed */
-	uint32_t text_len; /* base, NUL, then the targets, each with its NUL */
+	uint32_t text_len; /* base, then targets and sources, each with its NUL */
 	struct helper_step steps[HELPER_MAX_STEPS];
 	char text[HELPER_TEXT_SZ];
 };

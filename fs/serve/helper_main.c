@@ -50,11 +50,11 @@ static int base_open(struct work *w, struct err *err)
 	return w->base_fd < 0 ? err_set(err, -errno, "cannot open %s: %m", w->req.text) : 0;
 }
 
-/* @target beneath the base without any symlink. */
-static int target_open(struct work *w, const char *target, struct err *err)
+/* @target beneath the base without any symlink; @flags: what it must be. */
+static int target_open_as(struct work *w, const char *target, uint64_t flags, struct err *err)
 {
 	struct open_how how = {
-		.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+		.flags = O_PATH | O_CLOEXEC | flags,
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
 	};
 	int ret = base_open(w, err);
@@ -68,6 +68,11 @@ static int target_open(struct work *w, const char *target, struct err *err)
 	if (fd < 0)
 		return err_set(err, -errno, "cannot open %s below %s: %m", target, w->req.text);
 	return (int)fd;
+}
+
+static int target_open(struct work *w, const char *target, struct err *err)
+{
+	return target_open_as(w, target, O_DIRECTORY, err);
 }
 
 /* What is mounted at @fd/@name; never asks a daemon. */
@@ -110,8 +115,7 @@ static int bind_over(int source_fd, int fd, uint64_t attrs, const char *target,
 		open_tree(source_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
 
 	if (tree < 0)
-		return err_set(err, -errno, "cannot clone the directory to bind over %s: %m",
-			       target);
+		return err_set(err, -errno, "cannot clone what to bind over %s: %m", target);
 	if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
 		return err_set(err, -errno, "cannot make the bind over %s nosuid and nodev: %m",
 			       target);
@@ -127,6 +131,23 @@ static int do_bind(struct work *w, int source_fd, const char *target, struct fs_
 	auto_close int fd = target_open(w, target, err);
 
 	return fd < 0 ? fd : bind_over(source_fd, fd, 0, target, key, err);
+}
+
+static int do_file(struct work *w, const char *source, const char *target, struct fs_mount_key *key,
+		   struct err *err)
+{
+	auto_close int source_fd = open(source, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	auto_close int fd = -1;
+	struct stat st;
+
+	if (source_fd < 0)
+		return err_set(err, -errno, "cannot open %s: %m", source);
+	fd = target_open_as(w, target, O_NOFOLLOW, err);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(err, -EINVAL, "%s/%s is no regular file", w->req.text, target);
+	return bind_over(source_fd, fd, MOUNT_ATTR_RDONLY, target, key, err);
 }
 
 static int do_self(struct work *w, const char *target, struct fs_mount_key *key, struct err *err)
@@ -328,13 +349,14 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 {
 	static const int wanted[] = {
 		[HELPER_ATTACH] = 1,  [HELPER_BIND] = 1, [HELPER_OVERLAY] = 2, [HELPER_SELF] = 0,
-		[HELPER_UNMOUNT] = 0, [HELPER_PING] = 0, [HELPER_DETACH] = 0,
+		[HELPER_UNMOUNT] = 0, [HELPER_PING] = 0, [HELPER_DETACH] = 0,  [HELPER_FILE] = 0,
 	};
 	const char *target = w->req.text + step->target;
 	const int *fds = w->fds.fd + w->next_fd;
 
 	if (step->op < HELPER_ATTACH || step->op > HELPER_DETACH ||
-	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len)
+	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len ||
+	    step->source >= w->req.text_len)
 		return err_set(err, -EPROTO, "malformed request to the mount helper");
 	w->next_fd += wanted[step->op];
 	switch ((enum helper_op)step->op) {
@@ -342,6 +364,8 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		return do_attach(fds[0], w->req.text, err);
 	case HELPER_BIND:
 		return do_bind(w, fds[0], target, key, err);
+	case HELPER_FILE:
+		return do_file(w, w->req.text + step->source, target, key, err);
 	case HELPER_OVERLAY:
 		return do_overlay(w, fds, target, step->flags & HELPER_FLAG_USERNS, key, err);
 	case HELPER_SELF:

@@ -33,6 +33,7 @@ static const char *const names[FS_NR_FEATURES] = {
 	[FS_FEATURE_BIND] = "bind",
 	[FS_FEATURE_OVERLAY] = "overlay",
 	[FS_FEATURE_CGROUP] = "cgroup",
+	[FS_FEATURE_LARGE] = "large",
 	[FS_FEATURE_FANOTIFY] = "fanotify",
 };
 

@@ -23,6 +23,7 @@ enum fs_feature {
 	FS_FEATURE_BIND,	/* outputs as bind mounts */
 	FS_FEATURE_OVERLAY,	/* writable layers by the kernel's overlayfs */
 	FS_FEATURE_CGROUP,	/* actions end with their control group */
+	FS_FEATURE_LARGE,	/* large inputs as mounts of their own, read by passthrough */
 	FS_FEATURE_FANOTIFY,	/* writers that close are heard of */
 	FS_NR_FEATURES,
 };

@@ -26,6 +26,7 @@
 #include "fs/control/control.h"
 #include "fs/control/quota.h"
 #include "fs/fs.h"
+#include "fs/sandbox/large.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/sandbox/slot.h"
 #include "fs/serve/await.h"
@@ -66,6 +67,7 @@ struct daemon {
 	struct fs_helper *helper;
 	struct meta *meta;
 	struct fs_slots *slots;
+	struct fs_large *large;
 	struct fs_sandboxes *sandboxes;
 	struct fs_backing_table *backing;
 	struct fs_executor *executor; /* runs commands */
@@ -246,6 +248,19 @@ static int prepare(struct daemon *d, struct err *err)
 	return fs_helper_new(o->helper_program, &d->helper, err);
 }
 
+static int make_large(struct daemon *d)
+{
+	const struct fs_large_options opts = {
+		.meta = d->meta,
+		.probes = d->probes,
+		.executor = d->executor,
+		.min_size = d->opts->large_min,
+		.mountpoint = d->mountpoint,
+	};
+
+	return fs_large_new(&opts, &d->large);
+}
+
 static int open_data(struct daemon *d, struct err *err)
 {
 	const struct meta_options meta = {.mode = META_WRITER,
@@ -274,14 +289,17 @@ static int open_data(struct daemon *d, struct err *err)
 		return ret;
 	slots.meta = d->meta;
 	ret = fs_slots_new(&slots, &d->slots);
+	if (ret == 0)
+		ret = fs_executor_new(EXECUTOR_THREADS, &d->executor);
+	if (ret == 0 && d->opts->large_min > 0)
+		ret = make_large(d);
 	boxes.meta = d->meta;
 	boxes.slots = d->slots;
+	boxes.large = d->large;
 	if (ret == 0)
 		ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
 	if (ret == 0)
 		ret = fs_backing_table_new(d->store, fs_backing_raise_limit(), &d->backing);
-	if (ret == 0)
-		ret = fs_executor_new(EXECUTOR_THREADS, &d->executor);
 	if (ret == 0)
 		ret = fs_executor_new(OPENER_THREADS, &d->opener);
 	if (ret == 0 && d->fetch)
@@ -309,6 +327,7 @@ static int make_views(struct daemon *d)
 		.meta = d->meta,
 		.sandboxes = d->sandboxes,
 		.slots = d->slots,
+		.large = d->large,
 		.config = text_config,
 		.help = fs_report_help,
 		.version = fs_report_version,
@@ -393,12 +412,22 @@ static void attach_slots(struct daemon *d)
 	fs_slots_attach(d->slots, &place);
 }
 
+/* Large inputs are worth a mount only if that makes them faster. */
+static void probe_large(struct daemon *d)
+{
+	bool passthrough = fs_probes_has(d->probes, FS_FEATURE_PASSTHROUGH);
+
+	fs_probes_set(d->probes, FS_FEATURE_LARGE, d->large && passthrough,
+		      passthrough ? (d->large ? NULL : "not wanted") : "needs passthrough");
+}
+
 static int mount_all(struct daemon *d, struct err *err)
 {
 	int ret = make_session(d, false, err);
 
 	if (ret < 0)
 		return ret;
+	probe_large(d);
 	/* The mount point is resolved before anything of ours hides it. */
 	ret = fs_mount_attach(&d->mount_two, d->mountpoint, err);
 	if (ret < 0)
@@ -506,6 +535,7 @@ static int close_data(struct daemon *d, struct err *err)
 
 	/* Whoever still waits for a blob is told. */
 	cas_fetch_close(d->fetch);
+	fs_large_stop(d->large);
 	fs_executor_free(d->executor);
 	fs_executor_free(d->opener);
 	fs_awaits_free(d->awaits);
@@ -516,6 +546,7 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_channels_free(d->channels);
 	fs_view_top_free(d->top);
 	fs_view_boxes_free(d->boxes);
+	fs_large_free(d->large);
 	fs_backing_table_free(d->backing);
 	fs_helper_free(d->helper);
 	if (d->store)

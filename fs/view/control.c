@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "cas/cas.h"
+#include "fs/sandbox/large.h"
 #include "fs/view/fixed.h"
 #include "fs/view/view.h"
 
-enum dot_tag { DOT_TOP, DOT_CONTROL, DOT_VERSION, DOT_CONFIG, DOT_HELP };
+enum dot_tag { DOT_TOP, DOT_CONTROL, DOT_VERSION, DOT_CONFIG, DOT_HELP, DOT_LARGE };
 
 struct fs_view_dot {
 	struct fs_view view;
@@ -25,9 +26,21 @@ static const struct fs_fixed dot_files[] = {
 
 static const struct fs_fixed dot_top = {".casbox", DOT_TOP, 0700, FS_KIND_DIR};
 
+/* Not listed, nor is what is in it: only the mount helper goes there. */
+static const struct fs_fixed dot_large = {"large", DOT_LARGE, 0100, FS_KIND_DIR};
+
 static int dot_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 		      struct fs_entry *out, struct err *err)
 {
+	const struct fs_view_dot *dot = view->ctx;
+
+	if (dir->tag == DOT_LARGE)
+		return fs_large_lookup(dot->opts.large, name, out);
+	if (strcmp(name, dot_large.name) == 0) {
+		int ret = fs_fixed_entry(view, &dot_large, dot_large.name, out);
+
+		return ret < 0 ? ret : 1;
+	}
 	for (size_t i = 0; i < NR_DOT_FILES; i++) {
 		int ret;
 
@@ -42,7 +55,7 @@ static int dot_lookup(const struct fs_view *view, const struct fs_entry *dir, co
 static int dot_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		    fs_view_each_fn each, void *ctx, struct err *err)
 {
-	for (uint64_t i = start; i < NR_DOT_FILES; i++) {
+	for (uint64_t i = start; dir->tag == DOT_TOP && i < NR_DOT_FILES; i++) {
 		struct fs_entry entry = {0};
 		int ret = fs_fixed_entry(view, &dot_files[i], dot_files[i].name, &entry);
 

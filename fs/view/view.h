@@ -9,6 +9,7 @@
 
 struct buf;
 struct err;
+struct fs_large;
 struct fs_sandboxes;
 struct fs_slots;
 struct fs_view;
@@ -95,6 +96,7 @@ struct fs_views_options {
 	struct meta *meta;
 	struct fs_sandboxes *sandboxes;
 	struct fs_slots *slots;
+	struct fs_large *large; /* may be NULL */
 	/* Texts of .casbox: append to @out; 0 or negative. */
 	int (*config)(void *ctx, struct buf *out);
 	int (*help)(void *ctx, struct buf *out);
