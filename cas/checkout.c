@@ -109,7 +109,8 @@ static int destination_check(const struct destination *d, const char *dest, stru
 						 CAS_TEXT(dest), strerrordesc_np(errno));
 	if (!S_ISDIR(st.st_mode))
 		return exists(dest, err);
-	if (fstat(d->parent_fd, &above) == 0 && above.st_dev != st.st_dev)
+	if (fstat(d->parent_fd, &above) == 0 && above.st_dev != st.st_dev &&
+	    st.st_ino != IO_SUBVOLUME_INO)
 		return err_set(err, -EBUSY, "'%s' is a mount point, which cannot be replaced",
 			       CAS_TEXT(dest));
 	fd = openat(d->parent_fd, d->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -127,12 +128,12 @@ static int destination_check(const struct destination *d, const char *dest, stru
 	return 0;
 }
 
-static int publish(struct checkout *co, const struct destination *d, const char *temp,
+static int publish(struct checkout *co, const struct destination *d, int from_fd, const char *from,
 		   struct err *err)
 {
 	int code;
 
-	if (renameat(d->parent_fd, temp, d->parent_fd, d->name) == 0)
+	if (renameat(from_fd, from, d->parent_fd, d->name) == 0)
 		return 0;
 	code = -errno;
 	if (code == -EEXIST || code == -ENOTEMPTY || code == -ENOTDIR)
@@ -141,25 +142,41 @@ static int publish(struct checkout *co, const struct destination *d, const char 
 		       strerrordesc_np(-code));
 }
 
+/* The first fault of those who grew the tree, or @ret as it is. */
+static int verdict(struct checkout *co, int ret, struct err *err)
+{
+	lock_take(&co->lock);
+	if (co->code < 0) {
+		ret = co->code;
+		(void)err_set(err, ret, "%s", err_text(&co->err, ret));
+	}
+	lock_drop(&co->lock);
+	return ret;
+}
+
 /* Grow the tree and publish it, or leave nothing. */
 static int checkout_run(struct checkout *co, const struct cas_digest *root,
-			const struct destination *d, struct err *err)
+			const struct destination *d, bool may_snapshot, struct err *err)
 {
 	char temp[CAS_TEMP_NAME_SZ];
 	auto_close int fd = -1;
+	bool snapped;
 	int ret = checkout_temp_make(d->parent_fd, d->name, temp, &fd, err);
 
 	if (ret < 0)
 		return err_context(err, ret, "cannot check out to '%s'", CAS_TEXT(co->dest));
-	checkout_tree(co, root, fd);
-	lock_take(&co->lock);
-	ret = co->code;
-	if (ret < 0)
-		(void)err_set(err, ret, "%s", err_text(&co->err, ret));
-	lock_drop(&co->lock);
+	ret = may_snapshot ? checkout_snapshot(co, root, fd, err) : 0;
+	snapped = ret == 1;
 	if (ret == 0)
-		ret = publish(co, d, temp, err);
+		checkout_tree(co, root, fd);
+	ret = verdict(co, ret < 0 ? ret : 0, err);
+	if (ret == 0 && snapped)
+		ret = publish(co, d, fd, CHECKOUT_SNAPSHOT, err);
+	else if (ret == 0)
+		ret = publish(co, d, d->parent_fd, temp, err);
 	if (ret < 0)
+		checkout_snapshot_remove(fd);
+	if (ret < 0 || snapped)
 		(void)io_remove_tree(d->parent_fd, temp, NULL);
 	return ret;
 }
@@ -174,6 +191,8 @@ static void checkout_init(struct checkout *co, struct cas_store *store, const ch
 		if (opts->progress)
 			co->progress = opts->progress;
 	}
+	co->files_before = atomic_load(&co->progress->files);
+	co->bytes_before = atomic_load(&co->progress->bytes);
 	lock_init(&co->lock, LOCK_RANK_LEAF, "checkout.lock");
 	cas_pool_init(&co->pool, opts ? opts->nr_threads : 0);
 }
@@ -208,7 +227,7 @@ int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int 
 	if (ret < 0)
 		return ret;
 	checkout_init(&co, store, dest, opts, &own);
-	ret = checkout_run(&co, root, &d, err);
+	ret = checkout_run(&co, root, &d, opts && opts->snapshot, err);
 	checkout_fini(&co);
 	return ret;
 }

@@ -31,6 +31,7 @@ struct cas_checkout_progress {
 struct cas_checkout_options {
 	enum cas_checkout_mode mode;
 	int nr_threads;				/* 0: one per processor */
+	bool snapshot;				/* see cas_checkout */
 	struct cas_checkout_progress *progress; /* may be NULL */
 };
 
@@ -41,6 +42,10 @@ struct cas_checkout_options {
  * of the checkout and links that of their variant. All or nothing: the
  * tree grows under a temporary name beside @dest and is renamed into place; a failed or
  * killed checkout leaves @dest as it was.
+ *
+ * With opts->snapshot, mode auto or reflink, and store and @dest in one btrfs, a tree of
+ * 512 entries or more is kept as a read-only subvolume in STORE/trees; @dest is then a
+ * subvolume, a snapshot of it, whose files have the time of the first such checkout.
  * -EEXIST: @dest is there. -ENOENT: a blob is missing (named), or @dest's parent.
  * -ENOTDIR, -ELOOP: a parent of @dest is no directory. -EBUSY: @dest is a mount point.
  * -EINVAL: @dest does not end in a name. -EUCLEAN: a Directory is not canonical (named).
@@ -50,9 +55,14 @@ struct cas_checkout_options {
 int cas_checkout(struct cas_store *store, const struct cas_digest *root, const char *dest,
 		 const struct cas_checkout_options *opts, struct err *err);
 
+<<<<<<< Updated upstream
 /* The same with @dest relative to @dir_fd. */
 int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int dir_fd,
 		    const char *dest, const struct cas_checkout_options *opts, struct err *err);
+=======
+/* Remove the trees kept for snapshots, for their space. */
+void cas_checkout_drop_trees(struct cas_store *store);
+>>>>>>> Stashed changes
 
 /*
  * One file below an open directory; replaces what is there, atomically, and follows no

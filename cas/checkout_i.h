@@ -19,8 +19,10 @@ struct checkout {
 	struct cas_store *store;
 	enum cas_checkout_mode mode;
 	struct cas_checkout_progress *progress; /* never NULL */
-	const char *dest;			/* as the caller spelled it */
-	_Atomic bool no_reflink;		/* seen not to work here: do not try again */
+	uint64_t files_before;			/* what progress counted when this checkout began */
+	uint64_t bytes_before;
+	const char *dest;	 /* as the caller spelled it */
+	_Atomic bool no_reflink; /* seen not to work here: do not try again */
 	_Atomic bool no_link;
 	struct cas_pool pool;
 	_Atomic bool stop; /* something failed: finish without further work */
@@ -41,6 +43,20 @@ void checkout_tree(struct checkout *co, const struct cas_digest *root, int fd);
  */
 int checkout_file(struct checkout *co, int dir_fd, const struct cas_node *node, struct err *err);
 int checkout_symlink(int dir_fd, const struct cas_node *node, struct err *err);
+
+/* checkout_snap.c */
+
+/* The name of a snapshot in a checkout's temporary directory. */
+#define CHECKOUT_SNAPSHOT "tree"
+
+/*
+ * 1: temp_fd/CHECKOUT_SNAPSHOT is the finished tree. 0: nothing is there, do it the
+ * ordinary way. Negative: what growing it failed with, in co->err, else in @err.
+ */
+int checkout_snapshot(struct checkout *co, const struct cas_digest *root, int temp_fd,
+		      struct err *err);
+/* Remove it, where there is one. */
+void checkout_snapshot_remove(int temp_fd);
 
 /* checkout_temp.c */
 

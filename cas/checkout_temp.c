@@ -57,6 +57,7 @@ static enum slot slot_clean(int parent_fd, const char *name)
 		return errno == ENOENT ? SLOT_AGAIN : SLOT_TAKEN;
 	if (fstat(fd, &st) < 0 || st.st_uid != geteuid() || slot_lock(parent_fd, name, fd) != 1)
 		return SLOT_TAKEN;
+	checkout_snapshot_remove(fd);
 	return io_remove_tree(parent_fd, name, NULL) == 0 ? SLOT_AGAIN : SLOT_TAKEN;
 }
 

@@ -9,6 +9,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "cas/checkout.h"
 #include "cas/evict_i.h"
 #include "cas/store_i.h"
 
@@ -229,6 +230,9 @@ int cas_evict_sweep_extras(struct cas_eviction *e)
 {
 	int ret = 0;
 
+	/* They share their bytes with blobs, which so come free. */
+	if (!e->opts->dry_run)
+		cas_checkout_drop_trees(e->store);
 	if (e->has_bad)
 		ret = walk_extras(e, sweep_bad);
 	return ret == 0 ? walk_links(e, sweep_variant) : ret;

@@ -327,7 +327,7 @@ static bool is_part(const char *name)
 {
 	static const char *const parts[] = {
 		".",   "..",	"VERSION",   "lock", "cas",    "ac", "links", "pins",
-		"run", "spool", "sandboxes", "meta", "config", "id", "owner",
+		"run", "spool", "sandboxes", "meta", "config", "id", "owner", "trees",
 	};
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

@@ -42,6 +42,7 @@ static int checkout(struct cli *cli, struct local *local, const struct checkout_
 	struct cas_checkout_options opts = {
 		.mode = mode_of(args->mode),
 		.nr_threads = args->threads,
+		.snapshot = true,
 		.progress = &counted,
 	};
 	struct progress_source source = {"checkout", &counted.files, &counted.bytes, NULL};

@@ -6,11 +6,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "cas/base/auto.h"
@@ -277,6 +279,19 @@ static bool is_mount_root(int fd)
 	       (stx.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
 }
 
+/* Such a one has a device of its own, and yet is part of its parent's filesystem. */
+static bool is_subvolume(int dir_fd, int fd, const struct stat *st)
+{
+	struct statfs fs;
+	struct stat above;
+
+	if (fstatfs(fd, &fs) < 0 || fs.f_type != BTRFS_SUPER_MAGIC)
+		return false;
+	/* Or in one. */
+	return st->st_ino == IO_SUBVOLUME_INO ||
+	       (fstat(dir_fd, &above) == 0 && above.st_dev == st->st_dev);
+}
+
 /* Check and open: *fd, or 0 with *fd < 0 when it is gone. */
 static int remove_open(int dir_fd, const char *name, const struct removal *r, int *fd,
 		       struct err *err)
@@ -291,7 +306,7 @@ static int remove_open(int dir_fd, const char *name, const struct removal *r, in
 		return errno == ENOENT ? 0 : err_set(err, -errno, "cannot open directory %s", name);
 	if (fstat(path_fd, &st) < 0)
 		return err_set(err, -errno, "cannot stat %s", name);
-	if (st.st_dev != r->dev || is_mount_root(path_fd))
+	if ((st.st_dev != r->dev && !is_subvolume(dir_fd, path_fd, &st)) || is_mount_root(path_fd))
 		return err_set(err, -EXDEV, "%s is a mount point", name);
 	if ((st.st_mode & 0700) != 0700) {
 		char proc[64];

@@ -34,10 +34,13 @@ int io_replace_file(int dir_fd, const char *name, const void *data, size_t len, 
 /* Make @path and its missing parents; existing directories are fine. */
 int io_mkdir_parents(int dir_fd, const char *path, mode_t mode);
 
+/* Of the top directory of every btrfs subvolume, whose device is not its parent's. */
+#define IO_SUBVOLUME_INO 256
+
 /*
  * Remove a file or a whole tree, never following a symlink and never leaving its
- * filesystem (-EXDEV at a mount point). Directories without u+rwx are given it
- * first; modes of files are not touched. A missing name is success.
+ * filesystem (-EXDEV at a mount point; a btrfs subvolume is none). Directories without u+rwx are
+ * given it first; modes of files are not touched. A missing name is success.
  */
 int io_remove_tree(int dir_fd, const char *name, struct err *err);
 
