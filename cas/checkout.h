@@ -55,14 +55,12 @@ struct cas_checkout_options {
 int cas_checkout(struct cas_store *store, const struct cas_digest *root, const char *dest,
 		 const struct cas_checkout_options *opts, struct err *err);
 
-<<<<<<< Updated upstream
 /* The same with @dest relative to @dir_fd. */
 int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int dir_fd,
 		    const char *dest, const struct cas_checkout_options *opts, struct err *err);
-=======
+
 /* Remove the trees kept for snapshots, for their space. */
 void cas_checkout_drop_trees(struct cas_store *store);
->>>>>>> Stashed changes
 
 /*
  * One file below an open directory; replaces what is there, atomically, and follows no
