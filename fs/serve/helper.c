@@ -366,6 +366,10 @@ static int add_public_step(struct message *m, const struct fs_helper_step *s)
 		return add_step(m, HELPER_UNMOUNT, flags, s->target, NULL, 0);
 	case FS_HELPER_DETACH:
 		return add_step(m, HELPER_DETACH, 0, s->target, NULL, 0);
+	case FS_HELPER_LIST:
+		return add_step(m, HELPER_LIST, 0, s->target, NULL, 0);
+	case FS_HELPER_LOOK:
+		return add_step(m, HELPER_LOOK, 0, s->target, NULL, 0);
 	}
 	return -EINVAL;
 }
@@ -443,6 +447,16 @@ int fs_helper_new(const char *program, struct fs_helper **out, struct err *err)
 	}
 	*out = h;
 	return 0;
+}
+
+pid_t fs_helper_pid(struct fs_helper *h)
+{
+	pid_t pid;
+
+	turn_take(h);
+	pid = h->sock >= 0 ? h->pid : 0;
+	turn_drop(h);
+	return pid;
 }
 
 /* Give the helpers, the last and those killed before, a moment to end. */

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct err;
 
@@ -21,6 +22,8 @@ struct fs_helper;
 /* @program: what to spawn with "internal-helper"; NULL: /proc/self/exe. */
 int fs_helper_new(const char *program, struct fs_helper **out, struct err *err);
 void fs_helper_free(struct fs_helper *helper);
+/* The process that the next call will speak to, unless it is found dead; 0: none yet. */
+pid_t fs_helper_pid(struct fs_helper *helper);
 
 /* Attach the detached mount @mount_fd (from fsmount) at @path. */
 int fs_helper_attach(struct fs_helper *helper, int mount_fd, const char *path, struct err *err);
@@ -63,6 +66,12 @@ enum fs_helper_op {
 	FS_HELPER_UNMOUNT,
 	/* Detach all that is mounted at the target, with what is below: 1, or as UNMOUNT. */
 	FS_HELPER_DETACH,
+	/*
+	 * Read the directory to its end, or look at the name, under all that is mounted below
+	 * the base and without making any of that busy. -EPERM: we may not.
+	 */
+	FS_HELPER_LIST,
+	FS_HELPER_LOOK,
 };
 
 struct fs_helper_step {

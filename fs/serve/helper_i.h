@@ -30,6 +30,8 @@ enum helper_op {
 	HELPER_UNMOUNT,
 	HELPER_PING, /* base is the path */
 	HELPER_DETACH,
+	HELPER_LIST,
+	HELPER_LOOK,
 };
 
 #define HELPER_FLAG_USERNS (1u << 0) /* OVERLAY: user.overlay.*, no redirects */

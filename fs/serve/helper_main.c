@@ -17,6 +17,7 @@
 #include "cas/base/err.h"
 #include "fs/fs.h"
 #include "fs/serve/helper_i.h"
+#include "fs/serve/helper_look.h"
 
 /*
  * A single thread without a FUSE descriptor or a lock: whatever blocks here blocks
@@ -40,6 +41,7 @@ struct work {
 	struct request_fds fds;
 	int next_fd;
 	int base_fd; /* of this request, -1: not open yet */
+	struct helper_bare bare;
 };
 
 /* The base without following its last component; stays open until the request is done. */
@@ -350,11 +352,12 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 	static const int wanted[] = {
 		[HELPER_ATTACH] = 1,  [HELPER_BIND] = 1, [HELPER_OVERLAY] = 2, [HELPER_SELF] = 0,
 		[HELPER_UNMOUNT] = 0, [HELPER_PING] = 0, [HELPER_DETACH] = 0,  [HELPER_FILE] = 0,
+		[HELPER_LIST] = 0,    [HELPER_LOOK] = 0,
 	};
 	const char *target = w->req.text + step->target;
 	const int *fds = w->fds.fd + w->next_fd;
 
-	if (step->op < HELPER_ATTACH || step->op > HELPER_DETACH ||
+	if (step->op < HELPER_ATTACH || step->op > HELPER_LOOK ||
 	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len ||
 	    step->source >= w->req.text_len)
 		return err_set(err, -EPROTO, "malformed request to the mount helper");
@@ -376,6 +379,10 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		return do_ping(w->req.text, err);
 	case HELPER_DETACH:
 		return do_detach(w, target, err);
+	case HELPER_LIST:
+		return helper_list(&w->bare, w->req.text, target, err);
+	case HELPER_LOOK:
+		return helper_look(&w->bare, w->req.text, target, err);
 	}
 	return -EPROTO;
 }
@@ -464,7 +471,7 @@ static int receive(int sock, struct work *w)
 
 int fs_helper_main(int socket_fd)
 {
-	struct work w;
+	struct work w = {.bare.fd = -1};
 
 	/* The terminal's signals are for the daemon, which still needs us to unmount. */
 	(void)signal(SIGINT, SIG_IGN);
@@ -476,9 +483,11 @@ int fs_helper_main(int socket_fd)
 		return 1;
 	for (;;) {
 		struct helper_reply reply;
-		int ret = receive(socket_fd, &w);
 		size_t len;
+		int ret;
 
+		helper_bare_rest(&w.bare, socket_fd);
+		ret = receive(socket_fd, &w);
 		if (ret <= 0)
 			return ret == 0 ? 0 : 1;
 		do_request(&w, &reply);
