@@ -9,6 +9,8 @@
 
 struct err;
 
+#define FS_LANES_MAX 64
+
 struct fs_options {
 	const char *store;	  /* STORE */
 	const char *blobs;	  /* as cas_store_options */
@@ -28,6 +30,13 @@ struct fs_options {
 	unsigned long long large_min;
 	/* For tests: features (fs/serve/probe.h) to do without, by name, with commas. */
 	const char *without;
+	/*
+	 * So many sandboxes to come find all of the root @warm (HASH/SIZE) in the kernel's
+	 * caches, up to 200,000 names and 64 MiB of small files, once the background has got
+	 * to it; NULL: none. A root that shares most with it gains as much.
+	 */
+	int lanes;
+	const char *warm;
 };
 
 /*
@@ -37,6 +46,7 @@ struct fs_options {
  * -EBUSY: the mount point is in use, or another daemon serves the store (named).
  * -ENOTEMPTY, -ENOENT, -ENOTDIR: the mount point. -ENODEV: no /dev/fuse.
  * -ELOOP: the mount point holds the store or lies in it (both named).
+ * -EINVAL, -ENOENT, -EUCLEAN: @warm is no digest, or not that of a Directory.
  * -EPERM: neither privileges nor a user namespace to mount with.
  */
 int fs_serve(const struct fs_options *opts, void (*ready)(void *ctx), void *ready_ctx,

@@ -33,6 +33,8 @@ struct mount_args {
 	int threads;
 	int ready_fd; /* 0: none */
 	const char *without;
+	int lanes;
+	const char *warm;
 };
 
 #define ARG(field) offsetof(struct mount_args, field)
@@ -44,6 +46,9 @@ static const struct cli_option mount_options[] = {
 	{"threads", 'j', CLI_NUMBER, ARG(threads), "N", "serving threads (default: 2)", true, NULL},
 	{"large", 0, CLI_SIZE, ARG(large), "SIZE",
 	 "inputs from SIZE on are mounts of their own (0: none)", true, NULL},
+	{"warm", 0, CLI_TEXT, ARG(warm), "DIGEST",
+	 "have the kernel know this root before its first sandbox", false, NULL},
+	{"lanes", 0, CLI_NUMBER, ARG(lanes), "N", "for as many sandboxes at once (1)", false, NULL},
 	{"automatic", 0, CLI_FLAG, ARG(automatic), NULL, NULL, false, NULL},
 	{"ready-fd", 0, CLI_NUMBER, ARG(ready_fd), "FD", NULL, false, NULL},
 	{"without", 0, CLI_TEXT, ARG(without), "FEATURES", NULL, false, NULL},
@@ -121,6 +126,24 @@ static int make_absolute(struct cli *cli, char **blobs, struct err *err)
 	return 0;
 }
 
+/* The root to warm as the daemon takes it. */
+static int resolve_warm(struct cli *cli, struct mount_args *args, char out[CAS_DIGEST_STR_SZ],
+			struct err *err)
+{
+	struct cas_store_options opts = {.path = cli->store, .blobs = cli->blobs};
+	struct cas_store *store = NULL;
+	struct cas_digest digest;
+	int ret = cas_store_open(&opts, &store, err);
+
+	if (ret == 0)
+		ret = cli_digest(cli, store, args->warm, &digest, err);
+	cas_store_close(store);
+	if (ret < 0)
+		return ret;
+	args->warm = cas_digest_format(&digest, '/', out);
+	return 0;
+}
+
 static int clear_the_way(const struct cli *cli, const char *mountpoint, struct err *err)
 {
 	struct daemon daemon = {0};
@@ -187,6 +210,8 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		.quota = cli->quota,
 		.large_min = args->large,
 		.without = args->without,
+		.lanes = args->lanes,
+		.warm = args->warm,
 	};
 	int ret;
 
@@ -202,8 +227,7 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 	return ret;
 }
 
-static int mount_at(struct cli *cli, const struct mount_args *args, char **mountpoint,
-		    struct err *err)
+static int mount_at(struct cli *cli, struct mount_args *args, char **mountpoint, struct err *err)
 {
 	struct daemon_start start = {
 		.automatic = args->automatic,
@@ -212,15 +236,20 @@ static int mount_at(struct cli *cli, const struct mount_args *args, char **mount
 		.idle_ms = args->idle_ms,
 		.large = args->large,
 		.without = args->without,
+		.lanes = args->lanes,
 	};
 	auto_free char *blobs = NULL;
 	auto_free char *given = NULL;
+	char warm[CAS_DIGEST_STR_SZ];
 	int ret;
 
 	/* The parent has prepared everything. */
 	if (args->ready_fd > 0)
 		return serve(cli, args, *mountpoint, err);
 	ret = make_absolute(cli, &blobs, err);
+	if (ret == 0 && args->warm)
+		ret = resolve_warm(cli, args, warm, err);
+	start.warm = args->warm;
 	if (ret == 0 && args->automatic)
 		ret = io_mkdir_parents(AT_FDCWD, *mountpoint, 0700);
 	if (ret)
@@ -253,6 +282,12 @@ int cmd_mount(struct cli *cli, int argc, char **argv, struct err *err)
 		return ret;
 	if (words.argv[0][0] == '\0')
 		return cli_usage(cli, err, "the mount point is empty");
+	if (args.lanes > 0 && !args.warm)
+		return cli_usage(cli, err, "--lanes is for --warm");
+	if (args.lanes > FS_LANES_MAX)
+		return cli_usage(cli, err, "--lanes: at most %d", FS_LANES_MAX);
+	if (args.warm && args.lanes == 0)
+		args.lanes = 1;
 	mountpoint = strdup(words.argv[0]);
 	if (!mountpoint)
 		return err_set(err, -ENOMEM, "out of memory");

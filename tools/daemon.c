@@ -180,7 +180,8 @@ struct start_args {
 	char idle[32];
 	char large[32];
 	char quota[3][32];
-	const char *words[32 + 2 * CLI_TIERS_MAX];
+	char lanes[16];
+	const char *words[40 + 2 * CLI_TIERS_MAX];
 	size_t nr;
 };
 
@@ -234,6 +235,11 @@ static void make_args(struct start_args *a, const char *self, const struct cli *
 		add_word(a, "--allow-other", NULL);
 	if (start->without)
 		add_word(a, "--without", start->without);
+	if (start->warm) {
+		(void)snprintf(a->lanes, sizeof(a->lanes), "%d", start->lanes);
+		add_word(a, "--lanes", a->lanes);
+		add_word(a, "--warm", start->warm);
+	}
 	add_word(a, "--", start->mountpoint);
 }
 

@@ -42,6 +42,8 @@ struct daemon_start {
 	uint64_t idle_ms;
 	uint64_t large;	     /* for daemon_start; daemon_ensure leaves it to the settings */
 	const char *without; /* features to do without; NULL: none */
+	int lanes;	     /* to be warmed for @warm, HASH/SIZE; NULL: none */
+	const char *warm;
 };
 
 /*

@@ -15,6 +15,7 @@
 
 #include "cas/cas.h"
 #include "fs/sandbox/derive.h"
+#include "fs/sandbox/push.h"
 #include "fs/sandbox/swap.h"
 #include "fs/serve/executor.h"
 #include "fs/serve/helper.h"
@@ -319,6 +320,8 @@ static int reuse(struct fs_slots *slots, struct slot *slot, const struct cas_dig
 		drop(slots, slot, FS_TOP_SWAPPED, DROP_FORGOTTEN, "");
 		return -ESTALE;
 	}
+	if (slots->place.pusher)
+		swap.push = fs_push_new(FS_PUSH_CHANGES, slot->serial);
 	ret = fs_swap_run(&swap, &slot->root, root, &err);
 	atomic_fetch_add(&slots->nr_names, swap.nr_names);
 	atomic_fetch_add(&slots->nr_nodes, swap.nr_nodes);
@@ -327,8 +330,11 @@ static int reuse(struct fs_slots *slots, struct slot *slot, const struct cas_dig
 	if (ret < 0) {
 		drop(slots, slot, FS_TOP_SWAPPED, ret == -ESTALE ? DROP_FORGOTTEN : reason_of(ret),
 		     err.msg);
+		fs_push_free(swap.push);
 		return ret;
 	}
+	if (swap.push)
+		fs_pusher_submit(slots->place.pusher, swap.push);
 	log_debug("slot %llu: reused, %zu names and %zu nodes invalidated",
 		  (unsigned long long)slot->serial, swap.nr_names, swap.nr_nodes);
 	slot_free(slots, slot);
@@ -420,6 +426,15 @@ static int park(struct fs_slots *slots, struct slot *slot, struct err *err)
 	return ret;
 }
 
+static void end_parked(struct fs_slots *slots, struct slot *slot)
+{
+	if (fs_inode_top_set(slots->place.session->table, slot->serial, FS_TOP_LIVE,
+			     FS_TOP_RETIRED) == 0)
+		drop(slots, slot, FS_TOP_RETIRED, DROP_FORGOTTEN, "");
+	else
+		retire(slots, slot);
+}
+
 static void end_idle(struct fs_slots *slots, struct slot *slot, const char *id)
 {
 	struct fs_inode_table *table = slots->place.session->table;
@@ -436,11 +451,42 @@ static void end_idle(struct fs_slots *slots, struct slot *slot, const char *id)
 	if (ret < 0) {
 		drop(slots, slot, FS_TOP_LIVE, DROP_UNTOLD, err_text(&err, ret));
 		invalidate_name(slots, id);
-	} else if (fs_inode_top_set(table, slot->serial, FS_TOP_LIVE, FS_TOP_RETIRED) == 0) {
-		drop(slots, slot, FS_TOP_RETIRED, DROP_FORGOTTEN, "");
 	} else {
-		retire(slots, slot);
+		end_parked(slots, slot);
 	}
+}
+
+/* The kernel learns the top's id from the lookup that parks it. */
+static uint64_t top_id(struct fs_slots *slots, uint64_t serial)
+{
+	return fs_inode_top_set(slots->place.session->table, serial, FS_TOP_LIVE, FS_TOP_LIVE);
+}
+
+int fs_slot_warm(struct fs_slots *slots, const struct cas_digest *root, struct err *err)
+{
+	struct fs_push *push;
+	struct slot *slot;
+	int ret;
+
+	if (slots->opts.no_reuse)
+		return 0;
+	slot = calloc(1, sizeof(*slot));
+	if (!slot)
+		return err_set(err, -ENOMEM, "no memory for a slot");
+	*slot = (struct slot){.serial = next_serial(slots), .root = *root};
+	push = slots->place.pusher ? fs_push_new(FS_PUSH_WARM, slot->serial) : NULL;
+	ret = park(slots, slot, err);
+	if (ret < 0) {
+		fs_push_free(push);
+		slot_free(slots, slot);
+		return ret;
+	}
+	if (push)
+		fs_push_list(push, top_id(slots, slot->serial));
+	end_parked(slots, slot);
+	if (push)
+		fs_pusher_submit(slots->place.pusher, push);
+	return 0;
 }
 
 void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end)

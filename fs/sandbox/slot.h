@@ -9,9 +9,11 @@
 
 #include "cas/digest.h"
 
+struct err;
 struct fs_derived;
 struct fs_executor;
 struct fs_helper;
+struct fs_pusher;
 struct fs_session;
 struct meta;
 
@@ -54,7 +56,8 @@ struct fs_slots_place {
 	struct fs_session *session;   /* one */
 	struct fs_executor *executor; /* lets slots go */
 	struct fs_helper *helper;
-	const char *base; /* absolute path of session one; outlives the slots */
+	const char *base;	  /* absolute path of session one; outlives the slots */
+	struct fs_pusher *pusher; /* NULL: nothing is pushed */
 };
 void fs_slots_attach(struct fs_slots *slots, const struct fs_slots_place *place);
 
@@ -72,6 +75,12 @@ uint64_t fs_slot_for_result(struct fs_slots *slots);
  * to show it, or a new one. @root must be readable.
  */
 uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root);
+
+/*
+ * Add a RETIRED slot that shows @root, for a sandbox to come, and have the kernel know all
+ * of it in the background. The tree is read as it is walked. As fs_helper_ping.
+ */
+int fs_slot_warm(struct fs_slots *slots, const struct cas_digest *root, struct err *err);
 
 /* A sandbox that stopped showing a tree. */
 struct fs_slot_end {

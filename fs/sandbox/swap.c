@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
+#include "fs/sandbox/push.h"
 #include "fs/serve/inode.h"
 #include "fs/serve/invalidate.h"
 #include "fs/serve/session.h"
@@ -33,8 +34,9 @@
 
 #define ITEMS_MAX     20000	    /* above, forgetting all is cheaper */
 #define MOVE_NS	      1000000000ULL /* after which the kernel has got an answer for sure */
-#define DISTANCE_DIRS 32	    /* second-level directories that are looked into */
-#define DISTANCE_SKIP 16	    /* what one counts that is not */
+#define LIST_NAMES    4	 /* changed names that make listing cheaper than looking at each */
+#define DISTANCE_DIRS 32 /* second-level directories that are looked into */
+#define DISTANCE_SKIP 16 /* what one counts that is not */
 
 /* A directory whose node shows something else from now on. */
 struct dir {
@@ -203,6 +205,22 @@ static int tell_kernel(const struct plan *p)
 		       : 0;
 }
 
+/* Names of one directory are beside each other, in the order of dirs. */
+static void add_to_push(const struct plan *p, struct fs_push *push)
+{
+	for (size_t i = 0; i < p->nr_names;) {
+		uint64_t dir = p->names[i].dir;
+		size_t end = i;
+
+		while (end < p->nr_names && p->names[end].dir == dir)
+			end++;
+		if (end - i > LIST_NAMES)
+			fs_push_list(push, dir);
+		for (; i < end; i++)
+			fs_push_name(push, dir, p->names[i].name);
+	}
+}
+
 int fs_swap_run(struct fs_swap *swap, const struct cas_digest *old, const struct cas_digest *new,
 		struct err *err)
 {
@@ -213,6 +231,8 @@ int fs_swap_run(struct fs_swap *swap, const struct cas_digest *old, const struct
 		change_nodes(&p);
 		ret = tell_kernel(&p);
 	}
+	if (ret == 0 && swap->push)
+		add_to_push(&p, swap->push);
 	for (size_t i = 0; i < p.nr_names; i++)
 		free(p.names[i].name);
 	free(p.names);

@@ -8,14 +8,16 @@
 #include "cas/digest.h"
 
 struct err;
+struct fs_push;
 struct fs_session;
 struct meta;
 
 struct fs_swap {
 	struct fs_session *session;
 	struct meta *meta;
-	uint64_t top;	 /* node of the tree's top, SWAPPED */
-	uint64_t serial; /* its serial */
+	uint64_t top;	      /* node of the tree's top, SWAPPED */
+	uint64_t serial;      /* its serial */
+	struct fs_push *push; /* what changed is added; NULL: not wanted */
 	/* Counted up. */
 	size_t nr_names; /* names invalidated */
 	size_t nr_nodes; /* nodes whose listing or attributes were */

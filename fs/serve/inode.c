@@ -256,8 +256,7 @@ struct fs_node *fs_node_child_locked(struct fs_inode_table *table, const struct 
 	return node;
 }
 
-static struct fs_node *find_leaf_locked(struct fs_inode_table *table, const struct fs_entry *entry)
-	REQUIRES(table->lock)
+struct fs_node *fs_node_leaf_locked(struct fs_inode_table *table, const struct fs_entry *entry)
 {
 	struct fs_node *node = table->by_key[key_bucket(&entry->key, table->nr_buckets)];
 
@@ -357,7 +356,7 @@ static int lookup_locked(struct fs_inode_table *table, uint64_t dir_id, const ch
 	if (entry->kind == FS_KIND_DIR)
 		ret = find_dir_locked(table, dir, name, entry, &node);
 	else
-		node = find_leaf_locked(table, entry);
+		node = fs_node_leaf_locked(table, entry);
 	if (ret >= 0 && !node) {
 		ret = alloc_node(dir, name, entry, &node);
 		if (ret == 0) {

@@ -114,4 +114,23 @@ void fs_inode_names_free(struct fs_inode_name *names);
 /* Directories adopted so far. */
 uint64_t fs_inode_adopted(struct fs_inode_table *table);
 
+/* --- what the kernel does not know yet: inode_ahead.c; for fs/sandbox/push.c --- */
+
+/* The names from the root down to the directory @id, malloc'ed; NULL: none, or no memory. */
+char *fs_inode_path(struct fs_inode_table *table, uint64_t id);
+
+/* A name of the directory was found that the kernel asked for. True once: list it now. */
+bool fs_inode_asked(struct fs_inode_table *table, uint64_t dir);
+/* It is being listed: true is never answered again. */
+void fs_inode_listed(struct fs_inode_table *table, uint64_t dir);
+
+/*
+ * The id of the file @entry, whose bytes are to be stored in the kernel's cache; 0: the
+ * kernel does not know it, or was given them before.
+ */
+uint64_t fs_inode_store(struct fs_inode_table *table, const struct fs_entry *entry);
+
+/* Is the top of @serial known to the kernel, and LIVE, or with @retired to be so again? */
+bool fs_inode_top_in_use(struct fs_inode_table *table, uint64_t serial, bool retired);
+
 #endif

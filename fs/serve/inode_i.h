@@ -17,11 +17,15 @@ struct fs_node {
 	uint64_t nr_lookups;	/* what the kernel holds */
 	uint32_t nr_child_dirs; /* nodes whose parent this is */
 	uint8_t top_state;	/* enum fs_top_state, of a top */
-	bool orphan;		/* DIR: has no identity any more */
-	bool gave;		/* DIR: a directory below was given away: see inode_top.c */
+	uint8_t nr_asked;	/* DIR: names asked for one by one, up to FS_ASKED_ENOUGH */
+	bool orphan : 1;	/* DIR: has no identity any more */
+	bool gave : 1;		/* DIR: a directory below was given away: see inode_top.c */
+	bool stored : 1;	/* FILE: its bytes were given to the kernel unasked */
 	struct fs_node *next_id;
 	struct fs_node *next_key;
 };
+
+#define FS_ASKED_ENOUGH 2 /* it is worth while to have the kernel know all the others */
 
 /* Only so many tops are looked through for a directory to adopt: those retired last. */
 #define FS_DONORS_MAX 16
@@ -56,6 +60,8 @@ struct fs_node *fs_node_top_locked(struct fs_inode_table *table, uint64_t serial
 	REQUIRES(table->lock);
 struct fs_node *fs_node_child_locked(struct fs_inode_table *table, const struct fs_node *dir,
 				     const char *name) REQUIRES(table->lock);
+struct fs_node *fs_node_leaf_locked(struct fs_inode_table *table, const struct fs_entry *entry)
+	REQUIRES(table->lock);
 bool fs_node_is_top(const struct fs_node *node);
 /* The ancestor, or itself, that has no parent or is a top. */
 struct fs_node *fs_node_highest(struct fs_node *node);

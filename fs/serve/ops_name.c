@@ -42,6 +42,13 @@ static void reply_missing(fuse_req_t req, const struct fs_view *view)
 		(void)fuse_reply_err(req, ENOENT);
 }
 
+static bool is_walker(fuse_req_t req)
+{
+	pid_t walker = atomic_load(&fs_req_session(req)->walker);
+
+	return walker > 0 && fuse_req_ctx(req)->pid == walker;
+}
+
 /*
  * A Directory is missing: it is waited for, and what else is missing of the tree that it
  * belongs to is looked for meanwhile, a level at a time.
@@ -82,6 +89,7 @@ static void lookup(const struct fs_again *again)
 	struct fuse_entry_param e;
 	struct fs_entry entry = {0};
 	struct err err = {0};
+	bool wanted;
 	int ret = dir->entry.view->ops->lookup(dir->entry.view, &dir->entry, name, &entry, &err);
 
 	if (ret == 0) {
@@ -93,10 +101,16 @@ static void lookup(const struct fs_again *again)
 		ret = enter(session, dir, name, &entry, &e);
 	if (ret < 0 && await_directory(session, again, &err))
 		return;
-	if (ret < 0)
+	if (ret < 0) {
 		fs_reply_error(req, ret, "lookup of", dir, name, &err);
-	else if (fuse_reply_entry(req, &e) < 0)
+		return;
+	}
+	wanted = session->opts.want && dir->id != FS_INODE_ROOT && !is_walker(req) &&
+		 fs_inode_asked(session->table, dir->id);
+	if (fuse_reply_entry(req, &e) < 0)
 		fs_inode_forget(session->table, e.ino, 1); /* the kernel does not have it */
+	else if (wanted)
+		session->opts.want(session->opts.ctx, dir->id);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -105,6 +119,10 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	if (!fs_req_node(req, parent, &again.node))
 		return;
+	if (parent == FS_INODE_ROOT && is_walker(req)) {
+		(void)fuse_reply_err(req, ENOENT);
+		return;
+	}
 	if (strlen(name) > CAS_NAME_MAX) {
 		(void)fuse_reply_err(req, ENAMETOOLONG);
 		return;
@@ -237,8 +255,11 @@ static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, b
 				 .off = off,
 				 .plus = plus};
 
-	if (fs_req_node(req, ino, &again.node))
-		list_again(&again);
+	if (!fs_req_node(req, ino, &again.node))
+		return;
+	if (plus)
+		fs_inode_listed(fs_req_session(req)->table, ino);
+	list_again(&again);
 }
 
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,

@@ -24,17 +24,12 @@ struct fs_probes {
 };
 
 static const char *const names[FS_NR_FEATURES] = {
-	[FS_FEATURE_NO_OPENS] = "no_opens",
-	[FS_FEATURE_READDIRPLUS] = "readdirplus",
-	[FS_FEATURE_REUSE] = "reuse",
-	[FS_FEATURE_ADOPT] = "adopt",
-	[FS_FEATURE_PASSTHROUGH] = "passthrough",
-	[FS_FEATURE_READAHEAD] = "readahead",
-	[FS_FEATURE_BIND] = "bind",
-	[FS_FEATURE_OVERLAY] = "overlay",
-	[FS_FEATURE_CGROUP] = "cgroup",
-	[FS_FEATURE_LARGE] = "large",
-	[FS_FEATURE_FANOTIFY] = "fanotify",
+	[FS_FEATURE_NO_OPENS] = "no_opens",   [FS_FEATURE_READDIRPLUS] = "readdirplus",
+	[FS_FEATURE_REUSE] = "reuse",	      [FS_FEATURE_ADOPT] = "adopt",
+	[FS_FEATURE_PUSH] = "push",	      [FS_FEATURE_PASSTHROUGH] = "passthrough",
+	[FS_FEATURE_READAHEAD] = "readahead", [FS_FEATURE_BIND] = "bind",
+	[FS_FEATURE_OVERLAY] = "overlay",     [FS_FEATURE_CGROUP] = "cgroup",
+	[FS_FEATURE_LARGE] = "large",	      [FS_FEATURE_FANOTIFY] = "fanotify",
 };
 
 const char *fs_feature_name(enum fs_feature feature)

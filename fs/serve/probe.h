@@ -18,6 +18,7 @@ enum fs_feature {
 	FS_FEATURE_READDIRPLUS, /* entries come with a listing */
 	FS_FEATURE_REUSE,	/* roots serve one sandbox after the other */
 	FS_FEATURE_ADOPT,	/* directories move from ended sandboxes to live ones */
+	FS_FEATURE_PUSH,	/* what is likely to be asked for is given before */
 	FS_FEATURE_PASSTHROUGH, /* session two hands files to the kernel */
 	FS_FEATURE_READAHEAD,	/* more than the kernel's 128 KiB at a time */
 	FS_FEATURE_BIND,	/* outputs as bind mounts */

@@ -27,6 +27,7 @@
 #include "fs/control/quota.h"
 #include "fs/fs.h"
 #include "fs/sandbox/large.h"
+#include "fs/sandbox/push.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/sandbox/slot.h"
 #include "fs/serve/await.h"
@@ -50,6 +51,7 @@
 #define MAX_THREADS	    64
 #define EXECUTOR_THREADS    64
 #define OPENER_THREADS	    8
+#define PUSHER_THREADS	    1
 #define WATCHDOG_PERIOD_MS  5000  /* with the next, a wedged mount is broken in 65 s: */
 #define WATCHDOG_TIMEOUT_MS 60000 /* CLIENT_QUICK_MS of tools/client.h is longer */
 #define STOP_WAIT_MS	    30000 /* for running commands to end */
@@ -68,6 +70,7 @@ struct daemon {
 	struct meta *meta;
 	struct fs_slots *slots;
 	struct fs_large *large;
+	struct fs_pusher *_Atomic pusher; /* NULL until started, or not wanted */
 	struct fs_sandboxes *sandboxes;
 	struct fs_backing_table *backing;
 	struct fs_executor *executor; /* runs commands */
@@ -119,6 +122,15 @@ static void on_wedged(void *ctx)
 	atomic_store(&d->hurry, true);
 	atomic_store(&d->stop, true);
 	wake(d);
+}
+
+static void on_want(void *ctx, uint64_t dir)
+{
+	struct daemon *d = ctx;
+	struct fs_pusher *pusher = atomic_load(&d->pusher);
+
+	if (pusher)
+		fs_pusher_want(pusher, dir);
 }
 
 /* Refuse new commands if none but @nr run and there are no sandboxes. */
@@ -183,6 +195,9 @@ static int env_stats(void *ctx, json_t *out)
 	int ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
 
 	json_decref(o);
+	if (ret == 0 && d->pusher &&
+	    json_object_set_new(out, "push", fs_pusher_describe(d->pusher)) < 0)
+		ret = -ENOMEM;
 	if (ret == 0)
 		ret = fs_report_session(d->one, out);
 	return ret < 0 ? ret : fs_report_session(d->two, out);
@@ -265,7 +280,7 @@ static int open_data(struct daemon *d, struct err *err)
 {
 	const struct meta_options meta = {.mode = META_WRITER,
 					  .nr_readers = 4 * d->nr_threads + EXECUTOR_THREADS +
-							OPENER_THREADS};
+							OPENER_THREADS + PUSHER_THREADS};
 	struct fs_sandboxes_options boxes = {
 		.helper = d->helper,
 		.store = d->store,
@@ -369,6 +384,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.uid = geteuid(),
 		.gid = getegid(),
 		.ended = on_session_ended,
+		.want = one ? on_want : NULL,
 		.ctx = d,
 	};
 	int ret = fs_mount_new(one, d->opts->allow_other, mount, err);
@@ -403,9 +419,40 @@ static int start_watchdog(struct daemon *d)
 	return fs_watchdog_new(&opts, &d->watchdog);
 }
 
+/* Without it all works the same, but slower. */
+static void start_pusher(struct daemon *d)
+{
+	const struct fs_pusher_options opts = {
+		.meta = d->meta,
+		.session = d->one,
+		.probes = d->probes,
+		.helper_program = d->opts->helper_program,
+		.base = d->base,
+	};
+	struct fs_pusher *pusher = NULL;
+	struct err err = {0};
+	int ret;
+
+	if (fs_probes_is_off(d->probes, FS_FEATURE_PUSH) ||
+	    !fs_probes_has(d->probes, FS_FEATURE_READDIRPLUS))
+		return;
+	ret = fs_pusher_new(&opts, &pusher, &err);
+	fs_probes_set(d->probes, FS_FEATURE_PUSH, ret == 0, ret < 0 ? "%.100s" : NULL,
+		      err_text(&err, ret));
+	atomic_store(&d->pusher, pusher);
+}
+
 static void attach_slots(struct daemon *d)
 {
-	const struct fs_slots_place place = {d->one, d->executor, d->helper, d->base};
+	struct fs_slots_place place = {
+		.session = d->one,
+		.executor = d->executor,
+		.helper = d->helper,
+		.base = d->base,
+	};
+
+	start_pusher(d);
+	place.pusher = d->pusher;
 
 	fs_probes_set(d->probes, FS_FEATURE_REUSE, true, NULL);
 	fs_probes_set(d->probes, FS_FEATURE_ADOPT, true, NULL);
@@ -450,12 +497,30 @@ static void close_mount_fds(struct daemon *d)
 		(void)close(steal_fd(&d->mount_two.mount_fd));
 }
 
+static int warm_lanes(struct daemon *d, struct err *err)
+{
+	struct cas_digest root;
+	struct meta_dirinfo info;
+	int ret;
+
+	if (!d->opts->warm)
+		return 0;
+	if (cas_digest_parse(d->opts->warm, &root) < 0)
+		return err_set(err, -EINVAL, "%s is not a digest", d->opts->warm);
+	ret = meta_dir_info(d->meta, &root, &info, err);
+	for (int i = 0; ret == 0 && i < d->opts->lanes && i < FS_LANES_MAX; i++)
+		ret = fs_slot_warm(d->slots, &root, err);
+	return ret;
+}
+
 static int start(struct daemon *d, struct err *err)
 {
 	const struct fs_daemon_record record = {d->mountpoint, d->opts->automatic, d->mount_one.dev,
 						d->mount_two.dev};
 	int ret = fs_sandboxes_restore(d->sandboxes, err);
 
+	if (ret == 0)
+		ret = warm_lanes(d, err);
 	if (ret == 0)
 		ret = start_watchdog(d);
 	if (ret == 0)
@@ -541,6 +606,7 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_awaits_free(d->awaits);
 	fs_upkeep_free(d->upkeep);
 	fs_slots_free(d->slots);
+	fs_pusher_free(d->pusher);
 	fs_session_free(d->one);
 	fs_session_free(d->two);
 	fs_channels_free(d->channels);
@@ -574,6 +640,7 @@ static int stop(struct daemon *d, struct err *err)
 	 */
 	if (commands_ended && d->sandboxes)
 		fs_sandboxes_close(d->sandboxes);
+	fs_pusher_stop(d->pusher);
 	unmount_all(d);
 	fs_session_stop(d->one);
 	fs_session_stop(d->two);

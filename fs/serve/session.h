@@ -46,6 +46,11 @@ struct fs_session_options {
 	gid_t gid;
 	/* A thread found the connection gone. Called by it; must not block. */
 	void (*ended)(void *ctx);
+	/*
+	 * Names of the directory @dir are looked up one by one: it may be worth while to list
+	 * it. Called by a thread that serves; must not block. NULL: never.
+	 */
+	void (*want)(void *ctx, uint64_t dir);
 	void *ctx;
 };
 
@@ -66,6 +71,11 @@ struct fs_session {
 	int nr_started;
 	_Atomic bool stopping;
 	_Atomic bool gone; /* the connection is: unmounted or aborted */
+	/*
+	 * The process that looks ahead (fs/sandbox/push.h); 0: none. It learns of nothing
+	 * below the root by asking for it.
+	 */
+	_Atomic pid_t walker;
 };
 
 /* Takes over mount->dev_fd, also when it fails. */

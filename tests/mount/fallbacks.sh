@@ -7,7 +7,7 @@ body() {
 	sample_tree "$T/tree"
 	root=$(put "$T/tree")
 	view=$MNT/cas/directory/$(dashed "$root")
-	for without in no_opens readdirplus reuse adopt passthrough large readahead bind overlay cgroup \
+	for without in no_opens readdirplus reuse adopt push passthrough large readahead bind overlay cgroup \
 		fanotify no_opens,readdirplus,reuse,adopt,passthrough,readahead; do
 		mount_start --without "$without"
 		for name in $(echo "$without" | tr , ' '); do

@@ -36,6 +36,68 @@ static struct fs_inode_table *new_table(void)
 	return table;
 }
 
+static void test_path_is_what_leads_to_a_directory(void **state)
+{
+	struct fs_inode_table *table = new_table();
+	struct fs_entry d = dir_entry(&fs_key_zero, "d", 1);
+	struct fs_entry e = dir_entry(&d.key, "longer", 2);
+	struct fs_entry file = file_entry(&e.key, "f", 3);
+	struct fs_inode dir;
+	struct fs_inode below;
+	struct fs_inode leaf;
+	char *path;
+
+	assert_int_equal(fs_inode_lookup(table, FS_INODE_ROOT, "d", &d, &dir), 0);
+	assert_int_equal(fs_inode_lookup(table, dir.id, "longer", &e, &below), 0);
+	assert_int_equal(fs_inode_lookup(table, below.id, "f", &file, &leaf), 0);
+	path = fs_inode_path(table, below.id);
+	assert_string_equal(path, "d/longer");
+	free(path);
+	assert_null(fs_inode_path(table, FS_INODE_ROOT));
+	assert_null(fs_inode_path(table, 1000));
+	assert_null(fs_inode_path(table, leaf.id));
+	fs_inode_orphan(table, dir.id, "longer");
+	assert_null(fs_inode_path(table, below.id));
+	fs_inode_table_free(table);
+}
+
+static void test_file_is_stored_once_and_only_if_it_is_known(void **state)
+{
+	struct fs_inode_table *table = new_table();
+	struct fs_entry file = file_entry(&fs_key_zero, "f", 3);
+	struct fs_entry known = file;
+	struct fs_inode leaf;
+
+	assert_int_equal(fs_inode_store(table, &file), 0);
+	assert_int_equal(fs_inode_lookup(table, FS_INODE_ROOT, "f", &known, &leaf), 0);
+	assert_int_equal(fs_inode_store(table, &file), leaf.id);
+	assert_int_equal(fs_inode_store(table, &file), 0);
+	fs_inode_forget(table, leaf.id, 1);
+	known = file;
+	assert_int_equal(fs_inode_lookup(table, FS_INODE_ROOT, "f", &known, &leaf), 0);
+	assert_int_equal(fs_inode_store(table, &file), leaf.id);
+	fs_inode_table_free(table);
+}
+
+static void test_directory_is_to_be_listed_once_when_asked_twice(void **state)
+{
+	struct fs_inode_table *table = new_table();
+	struct fs_entry one = dir_entry(&fs_key_zero, "one", 1);
+	struct fs_entry two = dir_entry(&fs_key_zero, "two", 2);
+	struct fs_inode dir;
+
+	assert_int_equal(fs_inode_lookup(table, FS_INODE_ROOT, "one", &one, &dir), 0);
+	assert_false(fs_inode_asked(table, dir.id));
+	assert_true(fs_inode_asked(table, dir.id));
+	assert_false(fs_inode_asked(table, dir.id));
+	assert_int_equal(fs_inode_lookup(table, FS_INODE_ROOT, "two", &two, &dir), 0);
+	fs_inode_listed(table, dir.id);
+	assert_false(fs_inode_asked(table, dir.id));
+	assert_false(fs_inode_asked(table, dir.id));
+	assert_false(fs_inode_asked(table, 1000));
+	fs_inode_table_free(table);
+}
+
 static void test_key_changes_with_everything_that_makes_a_file_differ(void **state)
 {
 	struct fs_entry base = file_entry(&fs_key_zero, "a", 1);
@@ -376,6 +438,9 @@ int main(void)
 		cmocka_unit_test(test_top_that_shows_something_else_by_now_is_stale),
 		cmocka_unit_test(test_orphan_has_no_place_and_what_is_below_it_stays),
 		cmocka_unit_test(test_directory_is_adopted_from_a_retired_top_with_all_below),
+		cmocka_unit_test(test_path_is_what_leads_to_a_directory),
+		cmocka_unit_test(test_file_is_stored_once_and_only_if_it_is_known),
+		cmocka_unit_test(test_directory_is_to_be_listed_once_when_asked_twice),
 		cmocka_unit_test(test_listing_in_pieces_gives_every_name_once),
 		cmocka_unit_test(test_listing_takes_only_what_fits),
 	};

@@ -1,0 +1,111 @@
+#!/bin/sh
+# tests/mount/warm.sh - lanes that are warmed before their first sandbox, and directories that
+# are listed because somebody goes through them name by name
+. "$(dirname "$0")/../lib/common.sh"
+need root fuse
+
+counter() {
+	casbox ctl "$1" | sed "s/.*\"$2\":\([0-9]*\).*/\1/"
+}
+
+at_least() {
+	[ "$(counter stats "$1")" -ge "$2" ]
+}
+
+settled() {
+	[ "$(counter stats waiting)" -eq 0 ]
+}
+
+# Others on the machine may have the kernel drop its caches: then nothing is told.
+forgets() {
+	casbox ctl stats | sed "s/.*\"one\"//; s/\"two\".*//" | grep -o '"[A-Z_]*FORGET":[0-9]*' || :
+}
+
+upcalls() {
+	casbox ctl stats | sed "s/.*\"one\":{[^}]*\"upcalls\":{\([^}]*\)}.*/\1/" | tr , '\n' |
+		sed -n "s/\"$1\"://p" | grep . || echo 0
+}
+
+all_upcalls() {
+	for kind in LOOKUP READ; do echo "$kind $(upcalls $kind)"; done
+}
+
+# Each name and each byte, and no name that is missing.
+go_through() {
+	(cd "$1" && for f in a/x a/y a/b/z a/b/run top; do cat $f && stat -c '%n %s' $f; done
+	stat -c '%n %F' a a/b c c/link)
+}
+
+mkdir -p tree/a/b tree/c tree/out
+for name in a/x a/y a/b/z a/b/run top; do echo "content of $name" > tree/$name; done
+chmod +x tree/a/b/run
+ln -s ../a/x tree/c/link
+head -c 200000 /dev/urandom > tree/large
+one=$(put tree)
+echo other > tree/a/b/z
+two=$(put tree)
+go_through tree > want
+
+hash=${one%/*}
+mount_start --lanes 2 --warm "$hash"
+await settled
+eq "idle ones" 2 "$(counter config retired)"
+eq "blobs" 5 "$(counter stats blobs)"
+for lane in 1 2; do
+	box=$(sandbox_new "$two" --id lane$lane --output out/)
+	await settled
+	ls "$box" > list
+	gone=$(forgets)
+	all_upcalls > before
+	go_through "$box" > got
+	cmp want got || fail "lane $lane shows something else"
+	all_upcalls > after
+	cmp before after || [ "$gone" != "$(forgets)" ] ||
+		fail "lane $lane asked: $(cat before after)"
+	trees_equal tree "$box"
+done
+eq "reused ones" 2 "$(counter config reused)"
+eq "new ones" 0 "$(counter config fresh)"
+box=$(sandbox_new "$two" --id lane3 --output out/)
+go_through "$box" > got
+cmp want got || fail "the lane that is too many shows something else"
+eq "new ones" 1 "$(counter config fresh)"
+for lane in 1 2 3; do casbox sandbox remove lane$lane; done
+mount_stop
+
+# The second name in a directory has the others come: of c, and of the top, where out and
+# c were asked for.
+for i in $(seq 40); do echo "$i" > tree/c/$i; done
+three=$(put tree)
+mount_start
+box=$(sandbox_new "$three" --id three --output out/)
+stat "$box/c/1" "$box/c/2" > got
+await at_least directories 2
+await settled
+eq "blobs" 41 "$(counter stats blobs)"
+gone=$(forgets)
+all_upcalls > before
+for i in $(seq 40); do cat "$box/c/$i"; done > got
+seq 40 | cmp - got || fail "c shows something else"
+all_upcalls > after
+cmp before after || [ "$gone" != "$(forgets)" ] || fail "asked: $(cat before after)"
+casbox sandbox remove three
+mount_stop
+
+expect 2 casbox mount --lanes 2 "$MNT"
+expect 2 casbox mount --lanes 65 --warm "$one" "$MNT"
+expect 2 casbox mount --warm nothing "$MNT"
+said nothing
+absent=$(printf '%064d' 7)/9
+expect 1 casbox mount --warm "$absent" "$MNT"
+said "$absent"
+expect 1 casbox mount --warm "$(put tree/large)" "$MNT"
+[ -z "$(mounts_below "$MNT")" ] || fail "it is mounted"
+
+# Without what it takes, it is mounted all the same.
+mount_start --without push,reuse --lanes 2 --warm "$one"
+box=$(sandbox_new "$two" --id cold --output out/)
+go_through "$box" > got
+cmp want got || fail "the cold lane shows something else"
+casbox sandbox remove cold
+mount_stop
