@@ -54,9 +54,9 @@ TAILQ_HEAD(slot_list, slot);
 
 struct fs_slots {
 	struct fs_slots_options opts;
-	struct fs_slots_place place; /* set before any sandbox is shown */
-	_Atomic bool attached;	     /* place is set */
-	_Atomic bool listed;	     /* the kernel may know the root's listing */
+	struct fs_slots_place place;	      /* set before any sandbox is shown */
+	_Atomic bool attached;		      /* place is set */
+	_Atomic unsigned long long listed_ns; /* when the root was last listed; 0: not since told */
 	_Atomic uint64_t next_serial;
 
 	struct lock lock; /* rank QUEUE */
@@ -512,23 +512,30 @@ void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end)
 }
 
 /*
- * Who changed the table before he looked at the flag is seen by whoever sets it after. The
+ * Who changed the table before he looked at the time is seen by whoever sets it after. The
  * kernel forgets the root's attributes with its listing, so that each needless word costs
- * a request.
+ * a request. It may keep a listing some time after it was read for it, and so after a word
+ * that came in between: only a listing this old is surely forgotten with it.
  */
+#define LISTED_NS 1000000000ULL
+
 void fs_slots_listed(struct fs_slots *slots)
 {
-	atomic_store(&slots->listed, true);
+	atomic_store(&slots->listed_ns, lock_now_ns());
 }
 
 void fs_slots_listing(struct fs_slots *slots)
 {
+	unsigned long long when = atomic_load(&slots->listed_ns);
+	bool old = lock_now_ns() - when > LISTED_NS;
 	int ret = 0;
 
-	if (atomic_exchange(&slots->listed, false))
+	if (when)
 		ret = fs_invalidate_node(slots->place.session->se, FS_INODE_ROOT);
 	if (ret < 0)
 		log_warn("cannot invalidate the list of sandboxes: %s", strerrordesc_np(-ret));
+	else if (when && old)
+		(void)atomic_compare_exchange_strong(&slots->listed_ns, &when, 0);
 }
 
 json_t *fs_slots_describe(struct fs_slots *slots)
