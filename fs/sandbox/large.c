@@ -87,15 +87,28 @@ NO_LOCK_CHECK void fs_large_free(struct fs_large *large)
 	free(large);
 }
 
+/* What is not in the store is not asked of a tier: an action that needs it will. */
+static int find(struct fs_large *large, const struct cas_digest *root,
+		enum meta_large_effort effort, struct meta_large_list **out)
+{
+	struct err err = {0};
+	int ret;
+
+	cas_fetch_never_here(true);
+	ret = meta_large_find(large->index, root, effort, out, &err);
+	cas_fetch_never_here(false);
+	if (ret < 0 && ret != -ECANCELED && ret != -EAGAIN)
+		log_at(ret == -ENOENT ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARN, "large inputs of %s: %s",
+		       CAS_DIGEST_TEXT(root), err_text(&err, ret));
+	return ret;
+}
+
 static void run_search(struct fs_job *job)
 {
 	struct searching *s = (struct searching *)job;
 	struct meta_large_list *list = NULL;
-	struct err err = {0};
-	int ret = meta_large_find(s->large->index, &s->root, META_LARGE_THOROUGH, &list, &err);
 
-	if (ret < 0 && ret != -ECANCELED)
-		log_info("large inputs of %s: %s", CAS_DIGEST_TEXT(&s->root), err_text(&err, ret));
+	(void)find(s->large, &s->root, META_LARGE_THOROUGH, &list);
 	meta_large_unref(list);
 	atomic_store(&s->runs, false);
 }
@@ -236,26 +249,14 @@ static bool is_output(const struct fs_outputs *outputs, const char *path)
 	return false;
 }
 
-void fs_large_choose(struct fs_large *large, const struct cas_digest *root,
-		     const struct fs_outputs *outputs, struct fs_large_inputs *out)
+static void choose_of(struct fs_large *large, const struct cas_digest *root,
+		      const struct meta_large_list *list, const struct fs_outputs *outputs,
+		      struct fs_large_inputs *out)
 {
-	struct meta_large_list *list = NULL;
 	struct err err = {0};
-	int ret;
+	int ret = 0;
 
-	*out = (struct fs_large_inputs){0};
-	if (!large || !fs_probes_has(large->opts.probes, FS_FEATURE_LARGE) ||
-	    !fs_probes_has(large->opts.probes, FS_FEATURE_PASSTHROUGH))
-		return;
-	ret = meta_large_find(large->index, root,
-			      atomic_load(&large->searching.runs) ? META_LARGE_KNOWN
-								  : META_LARGE_QUICK,
-			      &list, &err);
-	if (ret == -EAGAIN) {
-		search_later(large, root);
-		return;
-	}
-	if (ret == 0 && list->nr > 0) {
+	if (list->nr > 0) {
 		out->in = calloc(list->nr, sizeof(*out->in));
 		ret = out->in ? 0 : -ENOMEM;
 	}
@@ -265,6 +266,26 @@ void fs_large_choose(struct fs_large *large, const struct cas_digest *root,
 	}
 	if (ret < 0)
 		log_warn("large inputs of %s: %s", CAS_DIGEST_TEXT(root), err_text(&err, ret));
+}
+
+void fs_large_choose(struct fs_large *large, const struct cas_digest *root,
+		     const struct fs_outputs *outputs, struct fs_large_inputs *out)
+{
+	struct meta_large_list *list = NULL;
+	bool searching;
+	int ret;
+
+	*out = (struct fs_large_inputs){0};
+	if (!large || !fs_probes_has(large->opts.probes, FS_FEATURE_LARGE) ||
+	    !fs_probes_has(large->opts.probes, FS_FEATURE_PASSTHROUGH))
+		return;
+	searching = atomic_load(&large->searching.runs);
+	ret = find(large, root, searching ? META_LARGE_KNOWN : META_LARGE_QUICK, &list);
+	if (ret == -EAGAIN)
+		search_later(large, root);
+	if (ret < 0)
+		return;
+	choose_of(large, root, list, outputs, out);
 	meta_large_unref(list);
 }
 
