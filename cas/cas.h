@@ -20,6 +20,8 @@
 #include "cas/hash.h"
 #include "cas/ingest.h"
 #include "cas/layout.h"
+#include "cas/outbox.h"
+#include "cas/push.h"
 #include "cas/put.h"
 #include "cas/quota.h"
 #include "cas/spool.h"

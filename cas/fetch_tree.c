@@ -6,6 +6,7 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/log.h"
+#include "cas/closure_i.h"
 #include "cas/directory.h"
 #include "cas/fetch_i.h"
 #include "cas/put.h"
@@ -22,12 +23,6 @@
 #define BATCH_BLOB_MAX (4u << 20)
 #define BATCH_MAX      4096
 
-struct digests {
-	struct cas_digest *at;
-	size_t nr;
-	size_t cap;
-};
-
 struct seen {
 	struct cas_digest digest;
 	UT_hash_handle hh;
@@ -36,25 +31,10 @@ struct seen {
 struct search {
 	struct cas_fetch *fetch;
 	struct cas_fetch_tree *tree;
-	struct digests level;
-	struct digests next;
+	struct cas_digests level;
+	struct cas_digests next;
 	struct seen *seen;
 };
-
-static int digests_add(struct digests *list, const struct cas_digest *digest)
-{
-	if (list->nr == list->cap) {
-		size_t cap = list->cap ? 2 * list->cap : 64;
-		struct cas_digest *at = reallocarray(list->at, cap, sizeof(*at));
-
-		if (at == NULL)
-			return -ENOMEM;
-		list->at = at;
-		list->cap = cap;
-	}
-	list->at[list->nr++] = *digest;
-	return 0;
-}
 
 /* 1 new, 0 seen before, -ENOMEM. */
 static int mark(struct search *s, const struct cas_digest *digest)
@@ -156,7 +136,7 @@ static void ask(struct batch *b, struct cas_tier *tier)
 }
 
 /* Those that nobody else is bringing; the others are waited for. */
-static int claim_all(struct batch *b, const struct digests *missing)
+static int claim_all(struct batch *b, const struct cas_digests *missing)
 {
 	for (size_t i = 0; i < missing->nr; i++) {
 		struct cas_flight *flight =
@@ -189,7 +169,7 @@ static void settle(struct batch *b)
 }
 
 /* Bring @missing, or as many of it as can be had. */
-static int fetch_all(struct search *s, const struct digests *missing)
+static int fetch_all(struct search *s, const struct cas_digests *missing)
 {
 	struct batch b = {.search = s};
 	auto_free struct cas_digest *digests = calloc(missing->nr, sizeof(*digests));
@@ -236,7 +216,7 @@ static int expand(struct search *s, const struct cas_digest *digest)
 			continue;
 		ret = mark(s, &node->digest);
 		if (ret == 1)
-			ret = digests_add(&s->next, &node->digest);
+			ret = cas_digests_add(&s->next, &node->digest);
 	}
 	cas_directory_free(dir);
 	return ret < 0 ? ret : 0;
@@ -245,12 +225,12 @@ static int expand(struct search *s, const struct cas_digest *digest)
 /* Part of a level: those of @part that are missing are brought, and looked into. */
 static int do_part(struct search *s, const struct cas_digest *part, size_t nr)
 {
-	struct digests missing = {0};
+	struct cas_digests missing = {0};
 	int ret = 0;
 
 	for (size_t i = 0; i < nr && ret == 0; i++) {
 		if (!cas_fetch_is_here(s->fetch, &part[i]))
-			ret = digests_add(&missing, &part[i]);
+			ret = cas_digests_add(&missing, &part[i]);
 		else if (cas_digest_equal(&part[i], &s->tree->root))
 			ret = expand(s, &part[i]);
 	}
@@ -264,10 +244,10 @@ static int do_part(struct search *s, const struct cas_digest *part, size_t nr)
 
 static int do_levels(struct search *s)
 {
-	int ret = digests_add(&s->level, &s->tree->root);
+	int ret = cas_digests_add(&s->level, &s->tree->root);
 
 	while (ret == 0 && s->level.nr > 0) {
-		struct digests done;
+		struct cas_digests done;
 
 		for (size_t i = 0; i < s->level.nr && ret == 0; i += BATCH_MAX) {
 			size_t nr = s->level.nr - i < BATCH_MAX ? s->level.nr - i : BATCH_MAX;

@@ -8,6 +8,9 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/base/log.h"
+#include "cas/fetch.h"
+#include "cas/outbox.h"
 #include "cas/store_i.h"
 #include "cas/tmp.h"
 
@@ -48,20 +51,6 @@ static int read_action(struct cas_store *store, const struct cas_digest *action,
 		return (int)got;
 	out->len += (size_t)got;
 	out->data[out->len] = '\0';
-	return 0;
-}
-
-int cas_store_action_get(struct cas_store *store, const struct cas_digest *action, struct buf *out,
-			 struct err *err)
-{
-	int ret = read_action(store, action, out);
-
-	if (ret == -ENOENT)
-		return err_set(err, ret, "there is no result of action %s",
-			       CAS_DIGEST_TEXT(action));
-	if (ret < 0)
-		return err_set(err, ret, "cannot read the result of action %s: %s",
-			       CAS_DIGEST_TEXT(action), strerrordesc_np(-ret));
 	return 0;
 }
 
@@ -114,6 +103,35 @@ static int write_action(struct cas_store *store, const struct cas_digest *action
 	return ret;
 }
 
+/* From a tier, and kept here from now on; what it names comes when it is touched. */
+static int fetch_action(struct cas_store *store, const struct cas_digest *action, struct buf *out,
+			struct err *err)
+{
+	size_t before = out->len;
+	int ret = cas_fetch_action(store->fetch, action, out, err);
+
+	if (ret == 0 && !store->read_only && out->len > before &&
+	    write_action(store, action, out->data + before, out->len - before) < 0)
+		log_info("the result of action %s is not kept here", CAS_DIGEST_TEXT(action));
+	return ret;
+}
+
+int cas_store_action_get(struct cas_store *store, const struct cas_digest *action, struct buf *out,
+			 struct err *err)
+{
+	int ret = read_action(store, action, out);
+
+	if (ret == -ENOENT && cas_fetch_may_wait(store->fetch))
+		return fetch_action(store, action, out, err);
+	if (ret == -ENOENT)
+		return err_set(err, ret, "there is no result of action %s",
+			       CAS_DIGEST_TEXT(action));
+	if (ret < 0)
+		return err_set(err, ret, "cannot read the result of action %s: %s",
+			       CAS_DIGEST_TEXT(action), strerrordesc_np(-ret));
+	return 0;
+}
+
 int cas_store_action_put(struct cas_store *store, const struct cas_digest *action, const void *data,
 			 size_t len, struct err *err)
 {
@@ -131,5 +149,5 @@ int cas_store_action_put(struct cas_store *store, const struct cas_digest *actio
 		return err_set(err, ret, "cannot store the result of action %s: %s",
 			       CAS_DIGEST_TEXT(action), strerrordesc_np(-ret));
 	atomic_store(&store->dirty, true);
-	return 0;
+	return cas_outbox_add(store->outbox, CAS_PUSH_ACTION, action, err);
 }

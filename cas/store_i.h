@@ -13,6 +13,8 @@
 #include "cas/store.h"
 
 struct buf;
+struct cas_fetch;
+struct cas_outbox;
 struct cas_spool;
 struct err;
 struct pending; /* store_sync.c */
@@ -65,7 +67,8 @@ struct cas_store {
 	_Atomic bool spool_dirty; /* accepted since the last sync */
 
 	const struct cas_catalog *catalog;
-	struct cas_fetch *fetch; /* NULL: no tiers */
+	struct cas_fetch *fetch;   /* NULL: no tiers */
+	struct cas_outbox *outbox; /* NULL: none that is written to */
 	struct cas_shard shards[CAS_LAYOUT_NR_SHARDS];
 
 	struct lock writer_lock; /* a leaf */

@@ -18,6 +18,8 @@ int cmd_ctl(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_stat(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_fsck(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_gc(struct cli *cli, int argc, char **argv, struct err *err);
+int cmd_pull(struct cli *cli, int argc, char **argv, struct err *err);
+int cmd_push(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_pin(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_unpin(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_help(struct cli *cli, int argc, char **argv, struct err *err);

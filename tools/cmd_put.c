@@ -140,6 +140,17 @@ static void move_on(struct cli *cli, struct local *local)
 			 err_text(&err, ret));
 }
 
+/* To be sent to the tiers before the command ends. */
+static void publish(struct cli *cli, struct local *local, const struct cas_ingest_result *result)
+{
+	struct err err = {0};
+
+	if (cas_outbox_add(cas_outbox_of(local_store(local)),
+			   result->is_directory ? CAS_PUSH_TREE : CAS_PUSH_BLOB, &result->digest,
+			   &err) < 0)
+		cli_warn(cli, "stored, but not sent to the tiers: %s", err.msg);
+}
+
 /* Each path is acknowledged, or its failure told; what could be stored is stored. */
 static int put_paths(struct cli *cli, struct local *local, const struct put_args *args,
 		     struct put_one *all, int nr, struct err *err)
@@ -157,6 +168,8 @@ static int put_paths(struct cli *cli, struct local *local, const struct put_args
 			cli_warn(cli, "%s", err_text(&all[i].err, all[i].ret));
 		else
 			print_one(args, &all[i]);
+		if (all[i].ret == 0)
+			publish(cli, local, &all[i].result);
 	}
 	(void)fflush(stdout);
 	move_on(cli, local);

@@ -22,7 +22,8 @@ struct local {
 	const struct cli *cli;
 	struct cas_store *store;
 	struct meta *meta;
-	struct cas_fetch *fetch; /* NULL: no tiers */
+	struct cas_fetch *fetch;   /* NULL: no tiers */
+	struct cas_outbox *outbox; /* NULL: none of them is written to */
 	struct client *client;
 	bool asked;	 /* for a daemon */
 	struct buf kept; /* rows, a newline after each batch */
@@ -213,6 +214,8 @@ int local_open(const struct cli *cli, enum local_mode mode, struct local **out, 
 	if (ret == 0 && mode == LOCAL_RECORD && cli->tiers.nr > 0)
 		ret = cas_fetch_open(local->store, cli->tiers.items, cli->tiers.nr, &local->fetch,
 				     err);
+	if (ret == 0)
+		ret = cas_outbox_open(local->store, local->fetch, false, &local->outbox, err);
 	if (ret) {
 		cas_fetch_close(local->fetch);
 		if (local->store)
@@ -415,6 +418,20 @@ int local_record(struct local *local, struct err *err)
 	return open_meta(local, META_CLIENT, err);
 }
 
+/* What was put, and what others have left: write-through, as far as the tiers let us. */
+static void send_outbox(struct local *local)
+{
+	struct cas_push_progress progress = {0};
+	struct err err = {0};
+	int ret = local->outbox ? cas_outbox_send(local->outbox, &progress, &err) : 0;
+
+	if (ret < 0)
+		cli_warn(local->cli,
+			 "stored, but not sent to all tiers: %s; the next put, push or mount "
+			 "tries again",
+			 err_text(&err, ret));
+}
+
 void local_close(struct local *local)
 {
 	struct err err = {0};
@@ -422,6 +439,8 @@ void local_close(struct local *local)
 
 	if (!local)
 		return;
+	send_outbox(local);
+	cas_outbox_close(local->outbox);
 	cas_fetch_close(local->fetch);
 	cas_spool_stop(local->store);
 	/* While somebody still takes the rows of what is synced with it. */

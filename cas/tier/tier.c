@@ -158,6 +158,11 @@ bool cas_tier_has_batches(const struct cas_tier *tier)
 	return tier->scheme->ops->get_many != NULL;
 }
 
+bool cas_tier_puts_batches(const struct cas_tier *tier)
+{
+	return tier->scheme->ops->put_many != NULL;
+}
+
 bool cas_tier_has_trees(const struct cas_tier *tier)
 {
 	return tier->scheme->ops->get_tree != NULL;

@@ -214,7 +214,9 @@ int control_roots_each(struct cas_store *store,
 	struct sink sink = {root, arg};
 	int ret = all_sandboxes(store, &sink, err);
 
-	return ret ? ret : all_pins(store, &sink, err);
+	if (ret == 0)
+		ret = all_pins(store, &sink, err);
+	return ret ? ret : cas_outbox_roots(store, root, arg, err);
 }
 
 int control_roots_count(struct cas_store *store, uint64_t *out, struct err *err)

@@ -10,6 +10,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "cas/outbox.h"
 #include "cas/store.h"
 #include "fs/sandbox/capture.h"
 #include "fs/sandbox/foreign.h"
@@ -201,6 +202,17 @@ static void undo(struct finish *f)
 		log_error("sandbox %s: %s", f->sb->rec.id, err.msg);
 }
 
+/* Off to the tiers, when any takes it. The capture stands, whatever comes of that. */
+static void publish(struct finish *f)
+{
+	struct err err = {0};
+
+	if (cas_outbox_add_outputs(cas_outbox_of(f->all->store), f->result.data, f->result.len,
+				   &err) < 0)
+		log_error("sandbox %s: its outputs will not reach the tiers: %s", f->sb->rec.id,
+			  err.msg);
+}
+
 static int finish_frozen(struct finish *f)
 {
 	struct fs_sandbox *sb = f->sb;
@@ -225,6 +237,8 @@ static int finish_frozen(struct finish *f)
 		ret = make_result(f);
 	if (ret == 0)
 		ret = settle_result(f);
+	if (ret == 0)
+		publish(f);
 	fs_sandboxes_capture_end(f->all);
 	if (ret < 0)
 		undo(f);

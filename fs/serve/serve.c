@@ -75,6 +75,7 @@ struct daemon {
 	struct fs_backing_table *backing;
 	struct fs_executor *executor; /* runs commands */
 	struct cas_fetch *fetch;      /* NULL: no tiers */
+	struct cas_outbox *outbox;
 	struct fs_awaits *awaits;
 	struct fs_executor *opener; /* of its own: a command may wait for a read */
 	struct control_env env;
@@ -300,6 +301,8 @@ static int open_data(struct daemon *d, struct err *err)
 	ret = cas_spool_start(d->store, &(struct cas_spool_options){.serve = true}, err);
 	if (ret == 0 && d->opts->nr_tiers > 0)
 		ret = cas_fetch_open(d->store, d->opts->tiers, d->opts->nr_tiers, &d->fetch, err);
+	if (ret == 0)
+		ret = cas_outbox_open(d->store, d->fetch, true, &d->outbox, err);
 	if (ret < 0)
 		return ret;
 	slots.meta = d->meta;
@@ -598,6 +601,7 @@ static int close_data(struct daemon *d, struct err *err)
 	struct err sync_err = {0};
 	int ret;
 
+	cas_outbox_close(d->outbox);
 	/* Whoever still waits for a blob is told. */
 	cas_fetch_close(d->fetch);
 	fs_large_stop(d->large);
