@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cas/adopt_i.h"
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
@@ -41,8 +42,10 @@
 #define BATCH_BLOBS   64 /* removed while no root may be added */
 #define CHANGED_MAX   8	 /* then roots are marked while none may be added */
 #define PATIENCE_NS   60000000000ULL
-#define NAP_FIRST_NS  2000000L
-#define NAP_MAX_NS    500000000L
+/* Who keeps eviction out may in turn wait for the writer's lock, which our caller holds. */
+#define BAR_PATIENCE_NS 5000000000ULL
+#define NAP_FIRST_NS	2000000L
+#define NAP_MAX_NS	500000000L
 /* From here on the blocks are freed after the locks have been dropped. */
 #define LARGE_BYTES (8u << 20)
 
@@ -321,10 +324,12 @@ static void leave(struct cas_eviction *e, const struct cas_evict_roots *roots)
 }
 
 /* One attempt: 0 with *changed, or -EBUSY, or another errno; nothing is held then. */
-static int try_enter(struct cas_eviction *e, const struct cas_evict_roots *roots, bool *changed)
+static int try_enter(struct cas_eviction *e, const struct cas_evict_roots *roots, bool *changed,
+		     bool *barred)
 {
 	int ret = e->opts->dry_run ? 0 : cas_store_lease_block(e->store);
 
+	*barred = ret == -EBUSY;
 	if (ret < 0 || roots == NULL || roots->freeze == NULL)
 		return ret;
 	ret = roots->freeze(roots->ctx, changed);
@@ -382,12 +387,14 @@ static int settle(struct cas_eviction *e, const struct cas_evict_roots *roots, b
 static int enter(struct cas_eviction *e, const struct cas_evict_roots *roots)
 {
 	unsigned long long end = lock_now_ns() + PATIENCE_NS;
+	unsigned long long bar_end = lock_now_ns() + BAR_PATIENCE_NS;
 	struct timespec nap = {.tv_nsec = NAP_FIRST_NS};
 	int nr_changed = 0;
 
 	for (;;) {
 		bool changed = false;
-		int ret = try_enter(e, roots, &changed);
+		bool barred = false;
+		int ret = try_enter(e, roots, &changed, &barred);
 
 		if (ret == 0) {
 			bool last = ++nr_changed > CHANGED_MAX;
@@ -397,7 +404,7 @@ static int enter(struct cas_eviction *e, const struct cas_evict_roots *roots)
 				return ret < 0 ? ret : 0;
 			continue;
 		}
-		if (ret != -EBUSY || lock_now_ns() >= end)
+		if (ret != -EBUSY || lock_now_ns() >= (barred ? bar_end : end))
 			return ret;
 		(void)nanosleep(&nap, NULL);
 		if (nap.tv_nsec < NAP_MAX_NS)
@@ -503,8 +510,12 @@ static int count_blobs(struct cas_eviction *e)
 
 static int run(struct cas_eviction *e, const struct cas_evict_roots *roots)
 {
+	auto_close int lock_fd = -1;
 	int ret = cas_store_sync(e->store, e->err);
 
+	/* Temporaries there go, too, so it comes before everything. */
+	if (ret == 0 && !e->opts->dry_run)
+		ret = cas_adopt_lock(e->store, &lock_fd, e->err);
 	if (ret == 0)
 		ret = count_blobs(e);
 	if (ret == 0)

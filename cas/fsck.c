@@ -132,7 +132,8 @@ static void accept_blob(struct walk *w, const struct cas_walk_item *item, int fd
 	struct cas_stamp stamp;
 	struct stat st = item->st;
 
-	if ((st.st_mode & 07777) != CAS_BLOB_MODE) {
+	/* Where others put, modes are as found. */
+	if (!cas_store_is_adopted(store) && (st.st_mode & 07777) != CAS_BLOB_MODE) {
 		fault(w->f, "%s: mode is %04o, not %04o", item->path, st.st_mode & 07777,
 		      CAS_BLOB_MODE);
 		if (w->f->opts->repair)

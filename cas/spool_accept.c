@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cas/adopt_i.h"
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
@@ -187,6 +188,7 @@ int cas_spool_accept(struct cas_store *store, const struct cas_digest *digest,
 		}
 		if (is_known(store, digest)) {
 			store->catalog->ops->blob_touch(store->catalog->ctx, digest);
+			cas_adopt_hit(store, digest);
 			return 0;
 		}
 		ret = wait_for_room(store->spool, digest->size, err);

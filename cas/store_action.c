@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cas/adopt_i.h"
 #include "cas/base/auto.h"
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
@@ -51,6 +52,7 @@ static int read_action(struct cas_store *store, const struct cas_digest *action,
 		return (int)got;
 	out->len += (size_t)got;
 	out->data[out->len] = '\0';
+	cas_adopt_hit_action(store, fd, &st);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cas/adopt_i.h"
 #include "cas/base/auto.h"
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
@@ -45,9 +46,8 @@ bool cas_stamp_equal(const struct cas_stamp *a, const struct cas_stamp *b)
 	       a->ctime_ns == b->ctime_ns;
 }
 
-/* 1 when the file is as it was when its bytes were hashed to @digest. */
-static int stamp_known(struct cas_store *store, const struct cas_digest *digest,
-		       const struct stat *st)
+bool cas_stamp_known(struct cas_store *store, const struct cas_digest *digest,
+		     const struct stat *st)
 {
 	struct cas_stamp now;
 	struct cas_stamp then;
@@ -55,7 +55,7 @@ static int stamp_known(struct cas_store *store, const struct cas_digest *digest,
 	cas_stamp_of(st, &now);
 	if (store->catalog->ops->blob_find(store->catalog->ctx, digest, &then) == 1 &&
 	    cas_stamp_equal(&now, &then))
-		return 1;
+		return true;
 	return cas_pending_find(store, digest, &then) == 1 && cas_stamp_equal(&now, &then);
 }
 
@@ -212,7 +212,7 @@ static int check_open(struct cas_store *store, const struct cas_digest *digest, 
 	if (!S_ISREG(st.st_mode))
 		return reject(store, digest, st.st_ino, "is no regular file", err);
 	real.size = (uint64_t)st.st_size;
-	if (!stamp_known(store, &real, &st))
+	if (!cas_stamp_known(store, &real, &st))
 		ret = check_bytes(store, digest, fd, &st, err);
 	if (ret == 0 && real.size != digest->size)
 		return err_set(err, -ENOENT, "blob %s: that hash belongs to %llu bytes",
@@ -245,7 +245,7 @@ static int glance(struct cas_store *store, const struct cas_digest *digest, cons
 	if (fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? -ENOENT : 0;
 	return S_ISREG(st.st_mode) && (uint64_t)st.st_size == digest->size &&
-	       stamp_known(store, digest, &st);
+	       cas_stamp_known(store, digest, &st);
 }
 
 int cas_blob_check(struct cas_store *store, const struct cas_digest *digest, int *fd,
@@ -294,8 +294,10 @@ static int open_here(struct cas_store *store, const struct cas_digest *digest, b
 	if (cas_spool_check(store, digest, fd, NULL) == 0)
 		return 0;
 	ret = cas_blob_check(store, digest, fd, err);
-	if (ret == 0 && is_use)
+	if (ret == 0 && is_use) {
 		store->catalog->ops->blob_touch(store->catalog->ctx, digest);
+		cas_adopt_hit(store, digest);
+	}
 	return ret;
 }
 

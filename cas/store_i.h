@@ -108,6 +108,9 @@ int cas_store_dress(const struct cas_store *store, int fd, mode_t mode);
 int cas_shard_sync(int top_fd, const uint8_t hash[CAS_HASH_SZ]);
 
 void cas_stamp_of(const struct stat *st, struct cas_stamp *out);
+/* Is the file as it was when its bytes were hashed to @digest? */
+bool cas_stamp_known(struct cas_store *store, const struct cas_digest *digest,
+		     const struct stat *st);
 bool cas_stamp_equal(const struct cas_stamp *a, const struct cas_stamp *b);
 
 /*
