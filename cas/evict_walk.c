@@ -197,11 +197,16 @@ static int walk_extras(struct cas_eviction *e, cas_walk_fn each)
 /* Replaced files of STORE itself, and spilled puts, die with a name only by a crash. */
 static int sweep_beside(struct cas_eviction *e)
 {
-	auto_close int run_fd = openat(e->store->dir_fd, "run", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	static const char *const places[] = {"run", "pins", "meta", "meta/index"};
 	int ret = cas_walk_beside(e->store->dir_fd, "STORE", sweep_tmp, e, e->err);
 
-	if (ret == 0 && run_fd >= 0)
-		ret = cas_walk_beside(run_fd, "run", sweep_tmp, e, e->err);
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && ret == 0; i++) {
+		auto_close int fd = openat(e->store->dir_fd, places[i],
+					   O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+		if (fd >= 0)
+			ret = cas_walk_beside(fd, places[i], sweep_tmp, e, e->err);
+	}
 	return ret;
 }
 

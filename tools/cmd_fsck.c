@@ -149,6 +149,9 @@ static int recount(struct cli *cli, struct meta_reconcile_result *out, struct er
 		if (ret == 0)
 			ret = local_reconcile(local, out, err);
 		local_close(local);
+		/* It has come meanwhile. */
+		if (ret == -EALREADY && daemon_find(cli->store, &daemon, err) == 1)
+			ret = ask_daemon(&daemon, out, err);
 	}
 	daemon_fini(&daemon);
 	return ret;

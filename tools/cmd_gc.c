@@ -124,11 +124,16 @@ int cmd_gc(struct cli *cli, int argc, char **argv, struct err *err)
 		if (ret || cli->quota.max_bytes == CAS_QUOTA_NONE)
 			return ret;
 	}
-	ret = daemon_find(cli->store, &daemon, err);
-	if (ret == 1)
-		ret = ask_daemon(&daemon, cli, &args, &answer, err);
-	else if (ret == 0)
-		ret = evict(cli, &args, &answer, err);
-	daemon_fini(&daemon);
+	/* One may have come meanwhile, or gone. */
+	for (int tries = 0; tries < 10; tries++) {
+		ret = daemon_find(cli->store, &daemon, err);
+		if (ret == 1)
+			ret = ask_daemon(&daemon, cli, &args, &answer, err);
+		else if (ret == 0)
+			ret = evict(cli, &args, &answer, err);
+		daemon_fini(&daemon);
+		if (ret != -EALREADY)
+			break;
+	}
 	return ret ? ret : print_answer(&args, answer);
 }

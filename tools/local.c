@@ -182,6 +182,27 @@ static void make_databases(struct local *local)
 	cas_store_writer_unlock(local->store);
 }
 
+/* Whoever holds the lock is soon done, or a daemon: that is not waited for. */
+static int lock_or_daemon(struct local *local, struct err *err)
+{
+	unsigned long long end = lock_now_ns() + LOCK_MS * 1000000ULL;
+	int ret;
+
+	for (;;) {
+		struct daemon daemon = {0};
+
+		ret = cas_store_writer_lock(local->store, LOCK_STEP_MS, err);
+		if (ret != -EBUSY || lock_now_ns() >= end)
+			return ret;
+		if (daemon_find(cas_store_path(local->store), &daemon, NULL) == 1)
+			ret = err_set(err, -EALREADY, "a daemon serves the store (pid %d)",
+				      (int)daemon.pid);
+		daemon_fini(&daemon);
+		if (ret == -EALREADY)
+			return ret;
+	}
+}
+
 int local_open(const struct cli *cli, enum local_mode mode, struct local **out, struct err *err)
 {
 	struct cas_store_options opts = {
@@ -200,7 +221,7 @@ int local_open(const struct cli *cli, enum local_mode mode, struct local **out, 
 	local->evict = mode == LOCAL_EVICT;
 	ret = cas_store_open(&opts, &local->store, err);
 	if (ret == 0 && (mode == LOCAL_WRITER || local->evict)) {
-		ret = cas_store_writer_lock(local->store, LOCK_MS, err);
+		ret = lock_or_daemon(local, err);
 		local->locked = ret == 0;
 	}
 	if (ret == 0 && mode == LOCAL_RECORD)

@@ -31,8 +31,9 @@ enum local_mode {
 };
 
 /*
- * Open the store of @cli, made when missing. -EBUSY (the last two): a daemon or another
- * command held the lock for a minute. LOCAL_RECORD asks the tiers for what is not here.
+ * Open the store of @cli, made when missing. -EBUSY (the last two): another command held
+ * the lock for a minute; -EALREADY: a daemon holds it, and is to be asked.
+ * LOCAL_RECORD asks the tiers for what is not here.
  */
 int local_open(const struct cli *cli, enum local_mode mode, struct local **out, struct err *err);
 

@@ -1,6 +1,8 @@
 /* tools/quota.c - keep the store as small as it was told to, where no daemon does */
 #include "tools/quota.h"
 
+#include <errno.h>
+
 #include "cas/cas.h"
 #include "meta/meta.h"
 #include "tools/cli.h"
@@ -81,6 +83,7 @@ void quota_enforce(struct cli *cli, const struct cas_ingest_result *more, size_t
 		ret = evict(cli, local, &roots, &err);
 	}
 	local_close(local);
-	if (ret < 0)
+	/* A daemon that came meanwhile does it. */
+	if (ret < 0 && ret != -EALREADY)
 		cli_warn(cli, "the store is above its quota and stays so: %s", err_text(&err, ret));
 }

@@ -134,7 +134,8 @@ static void settle_excess(struct control_quota *quota, const struct cas_evict_re
 	if (excess > 0 && before == 0)
 		log_warn(
 			"the store is %llu bytes above its max-size of %llu: %llu bytes are needed "
-			"by sandboxes, pins and pending puts; it shrinks when they end",
+			"by sandboxes, pins and puts, or too young where others put; it "
+			"shrinks when that ends",
 			(unsigned long long)excess, (unsigned long long)quota->limit.max_bytes,
 			(unsigned long long)r->kept_live_bytes);
 	else if (excess == 0 && before > 0)
