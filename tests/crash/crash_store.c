@@ -172,6 +172,37 @@ static int run_evict(const char *dir)
 	return ret;
 }
 
+static int tell(void *ctx, const struct cas_store_blob *blob)
+{
+	const struct cas_catalog *c = ctx;
+
+	c->ops->blob_add(c->ctx, &blob->digest, &blob->stamp);
+	return 0;
+}
+
+/* The same when a ledger that knows all of it says what is oldest. */
+static int run_evict_by_ledger(const char *dir)
+{
+	struct tests_catalog *catalog = tests_catalog_new();
+	struct cas_store *store = open_store(dir);
+	struct cas_evict_options all = {0};
+	struct cas_evict_result result;
+	int ret = store ? cas_store_walk(store, tell, NULL,
+					 (void *)(uintptr_t)tests_catalog_ops(catalog), NULL)
+			: -EIO;
+
+	tests_catalog_believe(catalog);
+	if (ret == 0) {
+		cas_store_set_catalog(store, tests_catalog_ops(catalog));
+		ret = cas_evict(store, &all, NULL, &result, NULL);
+	}
+	if (ret == 0 && tests_catalog_count(catalog) != 0)
+		ret = -EUCLEAN;
+	cas_store_close(store);
+	tests_catalog_free(catalog);
+	return ret;
+}
+
 static int run_action(const char *dir)
 {
 	struct cas_store *store = open_store(dir);
@@ -365,6 +396,8 @@ static const struct scenario scenarios[] = {
 	{"variant", prepare_nothing, run_variant, check_variant, false, CAS_DURABILITY_NONE},
 	{"variant, named", prepare_nothing, run_variant, check_variant, true, CAS_DURABILITY_NONE},
 	{"evict", prepare_results, run_evict, check_results, false, CAS_DURABILITY_NONE},
+	{"evict, ledger", prepare_results, run_evict_by_ledger, check_results, false,
+	 CAS_DURABILITY_NONE},
 };
 
 static void test_every_step_may_be_the_last(void **state)
