@@ -329,6 +329,8 @@ int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err)
 	if (ret == 0) {
 		fs_sandbox_drop(all, sb);
 		log_info("sandbox %s: removed", id);
+	} else {
+		fs_sandbox_uncover(all, sb);
 	}
 	fs_sandbox_unclaim(all, sb);
 	return ret;

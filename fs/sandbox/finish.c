@@ -292,8 +292,10 @@ static int finish_now(struct finish *f)
 		ret = take_mounted(sb, f->spec, f->err);
 	if (ret == 0)
 		ret = finish_frozen(f);
-	if (ret < 0)
+	if (ret < 0) {
+		fs_sandbox_uncover(f->all, sb);
 		return ret;
+	}
 	if (f->removed) {
 		fs_sandbox_drop(f->all, sb);
 	} else {

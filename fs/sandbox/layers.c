@@ -14,6 +14,7 @@
 #include "fs/sandbox/engine.h"
 #include "fs/sandbox/foreign.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/sandbox/slot.h"
 #include "fs/serve/helper.h"
 
 #define UPPER_SZ 32
@@ -218,6 +219,21 @@ static void note_bound(struct fs_sandbox *sb, const struct mounts *m)
 	}
 }
 
+/* All but the bind, when the root that it shows has one already. */
+static int mounts_do(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mounts *m,
+		     struct err *err)
+{
+	size_t first = sb->bound ? 1 : 0;
+
+	if (sb->bound) {
+		m->steps[0].code = 0;
+		m->steps[0].key = sb->bind;
+	}
+	if (first == m->nr)
+		return 0;
+	return fs_helper_run(all->helper, all->base, m->steps + first, m->nr - first, false, err);
+}
+
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
 		    struct err *err)
 {
@@ -235,7 +251,7 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 	for (size_t i = 0; ret == 0 && i < sb->rec.plan.nr_layers; i++)
 		ret = layer_step(all, sb, dir_fd, i, again, &m.steps[i + 1], err);
 	if (ret == 0) {
-		ret = fs_helper_run(all->helper, all->base, m.steps, m.nr, false, err);
+		ret = mounts_do(all, sb, &m, err);
 		if (ret < 0)
 			mounts_undo(all, sb, &m);
 		else if (m.steps[0].code < 0)
@@ -246,11 +262,20 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		for (size_t i = 0; i < m.nr; i++)
 			sb->keys[i] = m.steps[i].key;
 		sb->mounted = true;
+		sb->bind = m.steps[0].key;
 		note_bound(sb, &m);
 	}
 	fs_large_done(all->large, &sb->large);
 	mounts_fini(&m);
 	return ret;
+}
+
+/* Where its root is in session one. */
+static const char *root_name(struct fs_sandboxes *all, const struct fs_sandbox *sb)
+{
+	bool parked = sb->parking && fs_slot_is_parked(all->slots, sb->parking);
+
+	return parked ? fs_slot_place(sb->parking) : sb->rec.id;
 }
 
 /*
@@ -265,7 +290,7 @@ static int look_around(struct fs_sandboxes *all, struct fs_sandbox *sb, const st
 	struct fs_findings foreign = {0};
 	int ret;
 
-	if (own == NULL || asprintf(&top, "%s/%s", all->base, sb->rec.id) < 0) {
+	if (own == NULL || asprintf(&top, "%s/%s", all->base, root_name(all, sb)) < 0) {
 		top = NULL;
 		return err_set(err, -ENOMEM, "no memory to look for mounts");
 	}
@@ -297,7 +322,7 @@ static void detach_all(struct fs_sandboxes *all, struct fs_sandbox *sb, const st
 
 	/* What is on the bind goes with it. */
 	for (size_t i = sb->bound ? 1 : m->nr; i-- > 0;) {
-		step.target = m->targets[i];
+		step.target = i > 0 ? m->targets[i] : root_name(all, sb);
 		if (fs_helper_run(all->helper, all->base, &step, 1, true, &err) < 0 &&
 		    !is_away(step.code))
 			log_error("sandbox %s: %s", sb->rec.id, err_text(&err, step.code));
@@ -324,7 +349,10 @@ static void note_in_use(struct fs_sandbox *sb, size_t i, int code)
 		note_leftover(sb, i - 1, code);
 }
 
-/* Take the mounts off as long as nobody uses them. True: all went, the bind among them. */
+/*
+ * Take the mounts off as long as nobody uses them; the bind may stay where its root is
+ * parked, if nobody is on it. True: so it was with all.
+ */
 static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m,
 		     struct fs_helper_step *back)
 {
@@ -341,12 +369,17 @@ static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const stru
 			back[nr].key = sb->keys[i];
 		nr++;
 	}
+	if (sb->parking) {
+		back[nr - 1].op = FS_HELPER_IDLE;
+		back[nr - 1].target = fs_slot_place(sb->parking);
+		back[nr - 1].if_clean = true;
+	}
 	(void)fs_helper_run(all->helper, all->base, back, nr, true, &err);
 	nr = 0;
 	for (size_t i = m->nr; i-- > 0;) {
 		int code = is_mounted(sb, i) ? back[nr++].code : 0;
 
-		if (code != 0)
+		if (code != 0 && code != -ECANCELED)
 			note_in_use(sb, i, code);
 		clean = clean && code == 0;
 	}
@@ -378,6 +411,7 @@ static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool 
 	mounts_fini(&m);
 	if (ret < 0)
 		return ret;
+	/* A parked bind is its root's from now on. */
 	*clean = off && sb->bound;
 	sb->bound = sb->mounted = false;
 	return 0;
@@ -409,9 +443,12 @@ int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err
 	sb->group_ended = sb->rec.cgroup && !survivors;
 	if (sb->moved == NULL)
 		sb->moved = calloc(sb->rec.plan.nr_layers + 1, sizeof(*sb->moved));
+	fs_sandbox_cover(all, sb);
 	ret = sb->mounted ? layers_unmount(all, sb, true, &clean, err) : 0;
-	if (ret < 0)
+	if (ret < 0) {
+		fs_sandbox_uncover(all, sb);
 		return ret;
+	}
 	sb->idle_proven = clean && !survivors;
 	sb->frozen = true;
 	return 0;

@@ -140,22 +140,53 @@ void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb, bool lazy)
 	bool was_visible;
 	bool was_lazy;
 
+	if (sb->idle_proven)
+		end.parked = steal_ptr(&sb->parking);
 	lock_take(&all->lock);
 	was_visible = sb->visible;
 	was_lazy = sb->lazy;
 	end.serial = sb->serial;
 	end.root = sb->view_root;
 	end.view = steal_ptr(&sb->view);
-	/* What shows a result is reached by its name alone, without a mount to prove it by. */
-	end.idle = sb->idle_proven && !sb->result_shown;
-	sb->visible = false;
+	end.bind = sb->bind;
+	sb->visible = sb->covered = false;
 	sb->lazy = lazy;
 	sb->result_shown = false;
 	lock_drop(&all->lock);
 	if (was_visible)
 		forget_shown(all, &end, !lazy && !sb->rec.unlisted);
-	else if (was_lazy && !lazy && !sb->rec.unlisted && all->slots)
+	if (all->slots)
+		fs_slot_unpark(all->slots, steal_ptr(&sb->parking));
+	if (!was_visible && was_lazy && !lazy && !sb->rec.unlisted && all->slots)
 		fs_slots_listing(all->slots);
+}
+
+static bool set_covered(struct fs_sandboxes *all, struct fs_sandbox *sb, bool covered)
+{
+	bool can;
+
+	lock_take(&all->lock);
+	can = sb->visible && !sb->result_shown;
+	sb->covered = can && covered;
+	lock_drop(&all->lock);
+	return can;
+}
+
+void fs_sandbox_cover(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	/* Without a bind that can be told from others nothing could be proven there. */
+	if (set_covered(all, sb, true) && all->slots && sb->bound && sb->bind.id != 0)
+		sb->parking = fs_slot_park(all->slots, sb->serial, &sb->view_root);
+}
+
+void fs_sandbox_uncover(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	(void)set_covered(all, sb, false);
+	if (sb->parking == NULL)
+		return;
+	/* From now on anybody may come in unseen. */
+	sb->idle_proven = false;
+	fs_slot_unpark(all->slots, steal_ptr(&sb->parking));
 }
 
 void fs_sandbox_leave(struct fs_sandboxes *all, struct fs_sandbox *sb)
@@ -179,13 +210,14 @@ int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 	if (ret < 0)
 		return ret;
 	if (all->slots)
-		serial = fs_slot_begin(all->slots, root);
+		serial = fs_slot_begin(all->slots, root, &sb->bind);
 	lock_take(&all->lock);
 	sb->view = view;
 	sb->view_root = *root;
 	sb->serial = all->slots ? serial : ++all->next_serial;
 	sb->visible = true;
 	lock_drop(&all->lock);
+	sb->bound = sb->bind.id != 0;
 	if (all->events.changed)
 		all->events.changed(all->events.ctx, sb->rec.id);
 	return 0;
@@ -302,7 +334,7 @@ void fs_sandbox_history(struct fs_sandboxes *all, const struct fs_sandbox *sb, c
 
 static bool find_shown_locked(struct fs_sandbox *sb, struct cas_digest *root, uint64_t *serial)
 {
-	if (!sb || !sb->visible)
+	if (!sb || !sb->visible || sb->covered)
 		return false;
 	*root = sb->view_root;
 	*serial = sb->serial;

@@ -19,10 +19,11 @@
 #include "fs/sandbox/outputs.h"
 #include "fs/sandbox/record.h"
 #include "fs/sandbox/sandbox.h"
+#include "fs/serve/helper.h"
 
 struct buf;
-struct fs_mount_key;
 struct fs_pooled;
+struct fs_slot;
 struct fs_syncer;
 
 /*
@@ -36,6 +37,7 @@ struct fs_sandbox {
 	bool busy;	   /* table lock */
 	bool gone;	   /* table lock: out of the table, freed with the last waiter */
 	bool visible;	   /* table lock: @view_root and @serial are shown */
+	bool covered;	   /* table lock: but not to who looks just now */
 	bool result_shown; /* table lock: what is visible is its result */
 	bool lazy;	   /* table lock: not visible, its result is when somebody looks */
 	unsigned nr_refs;  /* table lock: waiters, and who looks */
@@ -51,7 +53,9 @@ struct fs_sandbox {
 	int dir_fd;		      /* STORE/sandboxes/ID, -1: not open; see fs_sandbox_dir */
 	struct fs_large_inputs large; /* what is bound, or to be */
 	bool mounted;		      /* layers may be mounted */
-	bool bound;		      /* mounted: its directory is bound over itself */
+	bool bound;		      /* its directory is bound over itself */
+	struct fs_mount_key bind;     /* bound: by this mount, if it is known */
+	struct fs_slot *parking;      /* covered: where its root goes, or is; NULL: nowhere */
 	bool frozen;		      /* layers were unmounted for good */
 	bool leftover;		      /* somebody may still write to the uppers */
 	bool idle_proven;	      /* frozen: nobody of this mount namespace was inside */
@@ -126,6 +130,12 @@ void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb, bool lazy)
 /* The same as show_view if @sb is still lazy; any thread. @view is taken over. */
 int fs_sandbox_show_lazy(struct fs_sandboxes *all, struct fs_sandbox *sb, struct fs_derived *view,
 			 struct err *err);
+/*
+ * Who looks finds nothing at its name, until it shows something else, or this is undone.
+ * With slots its root may be parked from now on.
+ */
+void fs_sandbox_cover(struct fs_sandboxes *all, struct fs_sandbox *sb);
+void fs_sandbox_uncover(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /* The listing has it from now on. */
 void fs_sandbox_tell_added(struct fs_sandboxes *all, const struct fs_sandbox *sb);
 /* Set the state under the lock. */
@@ -178,9 +188,10 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 /* Unmount all, detaching what is busy; notes leftovers and moved layers. */
 void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /*
- * Kill the control group, unmount, and never mount again. Sets idle_proven: the control
- * group, if there is one, is empty, and the bind and all layers on it could be unmounted
- * without finding one in use. Sets foreign.
+ * Kill the control group, unmount, and never mount again; it is covered. Sets idle_proven:
+ * the control group, if there is one, is empty, and neither the bind nor a layer on it was
+ * found in use. The layers are unmounted then, and the bind is parked, or unmounted too.
+ * Sets foreign.
  * Negative: what is mounted could not be told, and is still; to be tried again.
  */
 int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);

@@ -25,9 +25,10 @@
 
 #define MAX_SLOTS      64
 #define MAX_NODES      1000000
-#define MAX_CANDIDATES 8	/* that are compared with a new root, latest first */
-#define PARK_PREFIX    ".slot-" /* as no id begins */
+#define MAX_CANDIDATES 8   /* that are compared with a new root, latest first */
+#define MAX_BINDS      256 /* that are unmounted in the end */
 #define PARK_MS	       10000
+#define PARK_PREFIX    ".slot-" /* as no id begins */
 
 enum drop_reason {
 	DROP_BUSY,	/* not proven idle */
@@ -42,15 +43,16 @@ enum drop_reason {
 static const char *const drop_names[NR_DROP_REASONS] = {"busy",	  "forgotten", "untold",
 							"unread", "different", "old"};
 
-struct slot {
-	TAILQ_ENTRY(slot) link;
+struct fs_slot {
+	TAILQ_ENTRY(fs_slot) link;
 	uint64_t serial;
 	struct cas_digest root;
 	struct fs_derived *view; /* held in meta; may be NULL */
+	struct fs_mount_key bind;
 	char place[sizeof(PARK_PREFIX) + 32];
 };
 
-TAILQ_HEAD(slot_list, slot);
+TAILQ_HEAD(slot_list, fs_slot);
 
 struct fs_slots {
 	struct fs_slots_options opts;
@@ -91,7 +93,7 @@ int fs_slots_new(const struct fs_slots_options *opts, struct fs_slots **out)
 	return 0;
 }
 
-static void slot_free(struct fs_slots *slots, struct slot *slot)
+static void slot_free(struct fs_slots *slots, struct fs_slot *slot)
 {
 	if (slot->view) {
 		fs_derived_release(slot->view, slots->opts.meta);
@@ -102,7 +104,7 @@ static void slot_free(struct fs_slots *slots, struct slot *slot)
 
 NO_LOCK_CHECK void fs_slots_free(struct fs_slots *slots)
 {
-	struct slot *slot;
+	struct fs_slot *slot;
 
 	if (!slots)
 		return;
@@ -124,7 +126,7 @@ void fs_slots_attach(struct fs_slots *slots, const struct fs_slots_place *place)
 int fs_slots_lookup(struct fs_slots *slots, const char *name, struct cas_digest *root,
 		    uint64_t *serial)
 {
-	struct slot *slot;
+	struct fs_slot *slot;
 
 	if (strncmp(name, PARK_PREFIX, strlen(PARK_PREFIX)) != 0)
 		return 0;
@@ -194,7 +196,7 @@ static void submit_going(struct fs_slots *slots, char *name)
 }
 
 /* @slot, which is in nobody else's hands and whose top is in state @from, is over. */
-static void drop(struct fs_slots *slots, struct slot *slot, enum fs_top_state from,
+static void drop(struct fs_slots *slots, struct fs_slot *slot, enum fs_top_state from,
 		 enum drop_reason reason, const char *why)
 {
 	struct fs_inode_table *table = slots->place.session->table;
@@ -224,7 +226,7 @@ struct candidate {
 static size_t candidates(struct fs_slots *slots, const struct cas_digest *root,
 			 struct candidate *out)
 {
-	struct slot *slot;
+	struct fs_slot *slot;
 	size_t nr = 0;
 
 	lock_take(&slots->lock);
@@ -243,9 +245,9 @@ static size_t candidates(struct fs_slots *slots, const struct cas_digest *root,
 	return nr;
 }
 
-static struct slot *take(struct fs_slots *slots, uint64_t serial)
+static struct fs_slot *take(struct fs_slots *slots, uint64_t serial)
 {
-	struct slot *slot;
+	struct fs_slot *slot;
 
 	lock_take(&slots->lock);
 	TAILQ_FOREACH(slot, &slots->retired, link)
@@ -262,7 +264,7 @@ static struct slot *take(struct fs_slots *slots, uint64_t serial)
 }
 
 /* The one that has most in common with @root, off the list; NULL: none has anything. */
-static struct slot *choose(struct fs_slots *slots, const struct cas_digest *root)
+static struct fs_slot *choose(struct fs_slots *slots, const struct cas_digest *root)
 {
 	struct candidate found[MAX_CANDIDATES];
 	size_t nr = candidates(slots, root, found);
@@ -275,7 +277,7 @@ static struct slot *choose(struct fs_slots *slots, const struct cas_digest *root
 	}
 	for (;;) {
 		struct candidate *best = NULL;
-		struct slot *slot;
+		struct fs_slot *slot;
 
 		for (size_t i = 0; i < nr; i++) {
 			if (found[i].distance < (best ? best->distance : UINT64_MAX))
@@ -304,7 +306,7 @@ static enum drop_reason reason_of(int ret)
 }
 
 /* 0: @slot is LIVE and shows @root. Else it is dropped. */
-static int reuse(struct fs_slots *slots, struct slot *slot, const struct cas_digest *root)
+static int reuse(struct fs_slots *slots, struct fs_slot *slot, const struct cas_digest *root)
 {
 	struct fs_inode_table *table = slots->place.session->table;
 	struct fs_swap swap = {
@@ -341,18 +343,21 @@ static int reuse(struct fs_slots *slots, struct slot *slot, const struct cas_dig
 	return 0;
 }
 
-uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root)
+uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root,
+		       struct fs_mount_key *bind)
 {
-	struct slot *slot;
+	struct fs_slot *slot;
 
 	while (!slots->opts.no_reuse && (slot = choose(slots, root)) != NULL) {
 		uint64_t serial = slot->serial;
 
+		*bind = slot->bind;
 		if (reuse(slots, slot, root) == 0) {
 			atomic_fetch_add(&slots->nr_reused, 1);
 			return serial;
 		}
 	}
+	*bind = (struct fs_mount_key){0};
 	atomic_fetch_add(&slots->nr_fresh, 1);
 	return next_serial(slots);
 }
@@ -360,10 +365,10 @@ uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root)
 /* --- a sandbox ends --- */
 
 /* One of those that are too many; NULL: none is. */
-static struct slot *too_many(struct fs_slots *slots)
+static struct fs_slot *too_many(struct fs_slots *slots)
 {
 	size_t nr_nodes = fs_inode_count(slots->place.session->table);
-	struct slot *slot = NULL;
+	struct fs_slot *slot = NULL;
 
 	lock_take(&slots->lock);
 	if (slots->nr_retired > slots->opts.max_slots ||
@@ -376,7 +381,7 @@ static struct slot *too_many(struct fs_slots *slots)
 	return slot;
 }
 
-static void retire(struct fs_slots *slots, struct slot *slot)
+static void retire(struct fs_slots *slots, struct fs_slot *slot)
 {
 	lock_take(&slots->lock);
 	TAILQ_INSERT_TAIL(&slots->retired, slot, link);
@@ -387,73 +392,74 @@ static void retire(struct fs_slots *slots, struct slot *slot)
 		drop(slots, slot, FS_TOP_RETIRED, DROP_OLD, "");
 }
 
-/* Is the top out of reach already, since no one ever looked at its last sandbox? */
-static bool is_parked(struct fs_slots *slots, const struct slot *slot)
+/* Whoever looks its place up finds it; NULL: no memory, or no name. */
+static struct fs_slot *begin_parking(struct fs_slots *slots, uint64_t serial,
+				     const struct cas_digest *root)
 {
-	auto_free char *name = fs_inode_top_name(slots->place.session->table, slot->serial);
-
-	return name && strncmp(name, PARK_PREFIX, strlen(PARK_PREFIX)) == 0;
-}
-
-/*
- * Move the top out of reach. First lookups of its old name that may still be answered
- * with it must be over: they would move it back.
- */
-static int park(struct fs_slots *slots, struct slot *slot, struct err *err)
-{
-	auto_free char *path = NULL;
+	struct fs_slot *slot = calloc(1, sizeof(*slot));
 	char rnd[33];
-	int ret = fs_invalidate_barrier(slots->place.session->se, FS_INODE_ROOT);
 
-	if (ret == 0)
-		ret = io_random_hex(rnd, 16);
-	if (ret < 0)
-		return err_set(err, ret, "%s", strerrordesc_np(-ret));
-	if (is_parked(slots, slot))
-		return 0;
-	(void)snprintf(slot->place, sizeof(slot->place), "%s%s", PARK_PREFIX, rnd);
-	if (asprintf(&path, "%s/%s", slots->place.base, slot->place) < 0) {
-		path = NULL;
-		return err_set(err, -ENOMEM, "no memory for a name");
+	if (!slot || io_random_hex(rnd, 16) < 0) {
+		free(slot);
+		return NULL;
 	}
+	slot->serial = serial;
+	slot->root = *root;
+	(void)snprintf(slot->place, sizeof(slot->place), "%s%s", PARK_PREFIX, rnd);
 	lock_take(&slots->lock);
 	TAILQ_INSERT_TAIL(&slots->parking, slot, link);
 	lock_drop(&slots->lock);
-	ret = fs_helper_ping(slots->place.helper, path, PARK_MS, err);
+	return slot;
+}
+
+/*
+ * First lookups of the old name that may still be answered with the top must be over: they
+ * would move it back.
+ */
+struct fs_slot *fs_slot_park(struct fs_slots *slots, uint64_t serial, const struct cas_digest *root)
+{
+	if (slots->opts.no_reuse || !fs_inode_top_known(slots->place.session->table, serial) ||
+	    fs_invalidate_barrier(slots->place.session->se, FS_INODE_ROOT) < 0)
+		return NULL;
+	return begin_parking(slots, serial, root);
+}
+
+const char *fs_slot_place(const struct fs_slot *slot)
+{
+	return slot->place;
+}
+
+bool fs_slot_is_parked(struct fs_slots *slots, const struct fs_slot *slot)
+{
+	auto_free char *name = fs_inode_top_name(slots->place.session->table, slot->serial);
+
+	return name && strcmp(name, slot->place) == 0;
+}
+
+static void end_parking(struct fs_slots *slots, struct fs_slot *slot)
+{
 	lock_take(&slots->lock);
 	TAILQ_REMOVE(&slots->parking, slot, link);
 	lock_drop(&slots->lock);
-	return ret;
 }
 
-static void end_parked(struct fs_slots *slots, struct slot *slot)
+void fs_slot_unpark(struct fs_slots *slots, struct fs_slot *slot)
 {
+	if (!slot)
+		return;
+	end_parking(slots, slot);
+	free(slot);
+}
+
+/* It is parked, and nobody is in it: for the next. */
+static void end_parked(struct fs_slots *slots, struct fs_slot *slot)
+{
+	end_parking(slots, slot);
 	if (fs_inode_top_set(slots->place.session->table, slot->serial, FS_TOP_LIVE,
 			     FS_TOP_RETIRED) == 0)
 		drop(slots, slot, FS_TOP_RETIRED, DROP_FORGOTTEN, "");
 	else
 		retire(slots, slot);
-}
-
-static void end_idle(struct fs_slots *slots, struct slot *slot, const char *id)
-{
-	struct fs_inode_table *table = slots->place.session->table;
-	struct err err = {0};
-	int ret;
-
-	if (!fs_inode_top_known(table, slot->serial)) {
-		/* Nobody looked, or the kernel needed the memory. */
-		drop(slots, slot, FS_TOP_LIVE, DROP_FORGOTTEN, "");
-		invalidate_name(slots, id);
-		return;
-	}
-	ret = park(slots, slot, &err);
-	if (ret < 0) {
-		drop(slots, slot, FS_TOP_LIVE, DROP_UNTOLD, err_text(&err, ret));
-		invalidate_name(slots, id);
-	} else {
-		end_parked(slots, slot);
-	}
 }
 
 /* The kernel learns the top's id from the lookup that parks it. */
@@ -462,23 +468,33 @@ static uint64_t top_id(struct fs_slots *slots, uint64_t serial)
 	return fs_inode_top_set(slots->place.session->table, serial, FS_TOP_LIVE, FS_TOP_LIVE);
 }
 
+static int look_at_place(struct fs_slots *slots, const struct fs_slot *slot, struct err *err)
+{
+	auto_free char *path = NULL;
+
+	if (asprintf(&path, "%s/%s", slots->place.base, slot->place) < 0) {
+		path = NULL;
+		return err_set(err, -ENOMEM, "no memory for a name");
+	}
+	return fs_helper_ping(slots->place.helper, path, PARK_MS, err);
+}
+
 int fs_slot_warm(struct fs_slots *slots, const struct cas_digest *root, struct err *err)
 {
 	struct fs_push *push;
-	struct slot *slot;
+	struct fs_slot *slot;
 	int ret;
 
 	if (slots->opts.no_reuse)
 		return 0;
-	slot = calloc(1, sizeof(*slot));
+	slot = begin_parking(slots, next_serial(slots), root);
 	if (!slot)
 		return err_set(err, -ENOMEM, "no memory for a slot");
-	*slot = (struct slot){.serial = next_serial(slots), .root = *root};
 	push = slots->place.pusher ? fs_push_new(FS_PUSH_WARM, slot->serial) : NULL;
-	ret = park(slots, slot, err);
+	ret = look_at_place(slots, slot, err);
 	if (ret < 0) {
 		fs_push_free(push);
-		slot_free(slots, slot);
+		fs_slot_unpark(slots, slot);
 		return ret;
 	}
 	if (push)
@@ -491,24 +507,50 @@ int fs_slot_warm(struct fs_slots *slots, const struct cas_digest *root, struct e
 
 void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end)
 {
-	struct slot *slot = calloc(1, sizeof(*slot));
+	struct fs_inode_table *table = slots->place.session->table;
+	struct fs_slot *slot;
 
-	if (!slot) {
-		(void)fs_inode_top_set(slots->place.session->table, end->serial, FS_TOP_LIVE,
-				       FS_TOP_DROPPED);
-		invalidate_name(slots, end->id);
+	if (end->parked) {
+		end->parked->view = end->view;
+		end->parked->bind = end->bind;
+		end_parked(slots, end->parked);
+		return;
+	}
+	slot = calloc(1, sizeof(*slot));
+	if (slot) {
+		*slot = (struct fs_slot){
+			.serial = end->serial, .root = end->root, .view = end->view};
+		/* Nobody looked, or the kernel needed the memory. */
+		drop(slots, slot, FS_TOP_LIVE,
+		     fs_inode_top_known(table, end->serial) ? DROP_BUSY : DROP_FORGOTTEN, "");
+	} else {
+		(void)fs_inode_top_set(table, end->serial, FS_TOP_LIVE, FS_TOP_DROPPED);
 		if (end->view)
 			fs_derived_release(end->view, slots->opts.meta);
 		fs_derived_free(end->view);
-		return;
 	}
-	*slot = (struct slot){.serial = end->serial, .root = end->root, .view = end->view};
-	if (end->idle && !slots->opts.no_reuse) {
-		end_idle(slots, slot, end->id);
-	} else {
-		drop(slots, slot, FS_TOP_LIVE, DROP_BUSY, "");
-		invalidate_name(slots, end->id);
+	invalidate_name(slots, end->id);
+}
+
+/* One message for as many as it holds; what stays goes with session one. */
+void fs_slots_unmount(struct fs_slots *slots)
+{
+	struct fs_helper_step steps[MAX_BINDS] = {0};
+	struct fs_slot *slot;
+	struct err err = {0};
+	size_t nr = 0;
+
+	lock_take(&slots->lock);
+	TAILQ_FOREACH(slot, &slots->retired, link)
+	{
+		if (nr < MAX_BINDS && slot->bind.id != 0)
+			steps[nr++] = (struct fs_helper_step){.op = FS_HELPER_DETACH,
+							      .target = slot->place};
 	}
+	lock_drop(&slots->lock);
+	if (nr > 0 &&
+	    fs_helper_run(slots->place.helper, slots->place.base, steps, nr, true, &err) < 0)
+		log_debug("retired slots: %s", err.msg);
 }
 
 /*

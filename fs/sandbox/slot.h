@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 #include "cas/digest.h"
+#include "fs/serve/helper.h"
 
 struct err;
 struct fs_derived;
 struct fs_executor;
-struct fs_helper;
 struct fs_pusher;
 struct fs_session;
 struct meta;
@@ -24,7 +24,7 @@ struct meta;
  *
  *   LIVE      of one sandbox: what it shows does not change
  *   RETIRED   its sandbox ended and was proven idle (6.5): it is parked under a name
- *             that nobody knows, its tree stays readable; it waits to become another's
+ *             that nobody looks up, its tree stays readable; it waits to become another's
  *   SWAPPED   in the hands of one thread, which compares trees and tells the kernel
  *   DROPPED   never used again: a process was left in it, the kernel could not be told
  *             something, it was too different or too old. Its name is invalidated.
@@ -33,6 +33,10 @@ struct meta;
  * kernel moves it there from the sandbox's name with all that it has cached. (Expiring
  * the sandbox's name would leave it there; then whoever looks at that name while the slot
  * is being reused makes the kernel throw away what is mounted on the new sandbox.)
+ *
+ * The mount that is the proof, the sandbox's directory bound over itself, moves with it:
+ * it is looked at where it is parked, where nobody comes any more, and is there for the
+ * next sandbox. Making and unmounting one costs more than all else about a slot.
  *
  * One whose topmost node the kernel has forgotten vanishes. Only RETIRED slots are
  * swapped, or give directories away.
@@ -72,9 +76,27 @@ uint64_t fs_slot_for_result(struct fs_slots *slots);
 
 /*
  * The serial of the slot for a sandbox that is about to show @root: a retired one, made
- * to show it, or a new one. @root must be readable.
+ * to show it, whose bind is @bind, or a new one, without (id 0). @root must be readable.
  */
-uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root);
+uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root,
+		       struct fs_mount_key *bind);
+
+/* One that is being parked. */
+struct fs_slot;
+
+/*
+ * Begin to park the slot @serial, which shows @root at a name that the table of sandboxes
+ * tells no more. Whoever asked before has got his answer when this returns: from now on
+ * the helper may look its place up. NULL: that cannot be.
+ */
+struct fs_slot *fs_slot_park(struct fs_slots *slots, uint64_t serial,
+			     const struct cas_digest *root);
+/* The name in session one. */
+const char *fs_slot_place(const struct fs_slot *slot);
+/* Was it looked up? Then it is there. */
+bool fs_slot_is_parked(struct fs_slots *slots, const struct fs_slot *slot);
+/* It goes on as its sandbox's; who looks for that gets it back. NULL is fine. */
+void fs_slot_unpark(struct fs_slots *slots, struct fs_slot *slot);
 
 /*
  * Add a RETIRED slot that shows @root, for a sandbox to come, and have the kernel know all
@@ -88,7 +110,9 @@ struct fs_slot_end {
 	uint64_t serial;
 	struct cas_digest root;
 	struct fs_derived *view; /* taken over; held in meta. NULL: @root is in the store */
-	bool idle;		 /* it was proven that nobody is in there */
+	/* Taken over: it is parked, and @bind proved there that nobody is in it. NULL: not so. */
+	struct fs_slot *parked;
+	struct fs_mount_key bind;
 };
 
 /*
@@ -96,6 +120,9 @@ struct fs_slot_end {
  * have it. The kernel has forgotten the name when this returns.
  */
 void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end);
+
+/* Take the binds of all that are retired off: session one is about to be unmounted. */
+void fs_slots_unmount(struct fs_slots *slots);
 
 /*
  * The listing of the root is about to be read for the kernel, which may keep it; and it

@@ -370,21 +370,40 @@ static int add_public_step(struct message *m, const struct fs_helper_step *s)
 		return add_step(m, HELPER_LIST, 0, s->target, NULL, 0);
 	case FS_HELPER_LOOK:
 		return add_step(m, HELPER_LOOK, 0, s->target, NULL, 0);
+	case FS_HELPER_IDLE:
+		return add_step(m, HELPER_IDLE, 0, s->target, NULL, 0);
 	}
 	return -EINVAL;
 }
 
-/* Send as many of @steps as one message holds: that many, or the negative that all got. */
+/* Put as many of @steps into the message as it holds. */
+static void add_steps(struct message *m, const struct fs_helper_step *steps, size_t nr)
+{
+	for (size_t i = 0; i < nr && i < HELPER_MAX_STEPS; i++) {
+		if (add_public_step(m, &steps[i]) < 0)
+			return;
+		m->req.steps[i].key = steps[i].key;
+		if (steps[i].if_clean)
+			m->req.steps[i].flags |= HELPER_FLAG_CLEAN;
+	}
+}
+
+/*
+ * Send as many of @steps as one message holds: that many, or the negative that all got.
+ * Those before them are @done.
+ */
 static int run_some(struct fs_helper *h, struct message *m, const char *base,
-		    struct fs_helper_step *steps, size_t nr, bool go_on, struct err *err)
+		    struct fs_helper_step *steps, size_t nr, size_t done, bool go_on,
+		    struct err *err)
 {
 	struct helper_reply reply;
 	int failed = 0;
 	int ret = begin_message(m, base, go_on, err);
 
-	while (ret == 0 && m->req.nr < nr && m->req.nr < HELPER_MAX_STEPS &&
-	       add_public_step(m, &steps[m->req.nr]) == 0)
-		m->req.steps[m->req.nr - 1].key = steps[m->req.nr - 1].key;
+	for (size_t i = 1; i <= done; i++)
+		m->req.unclean |= steps[-(ptrdiff_t)i].code != 0;
+	if (ret == 0)
+		add_steps(m, steps, nr);
 	if (ret == 0 && m->req.nr == 0)
 		ret = err_set(err, -ENAMETOOLONG, "path too long for the mount helper: %.200s",
 			      steps[0].target);
@@ -417,7 +436,7 @@ int fs_helper_run(struct fs_helper *helper, const char *base, struct fs_helper_s
 	if (m == NULL)
 		return err_set(err, -ENOMEM, "no memory to ask the mount helper");
 	while (done < nr) {
-		int ret = run_some(helper, m, base, steps + done, nr - done, go_on,
+		int ret = run_some(helper, m, base, steps + done, nr - done, done, go_on,
 				   first ? &later : err);
 
 		if (ret < 0 && first == 0)

@@ -72,6 +72,12 @@ enum fs_helper_op {
 	 */
 	FS_HELPER_LIST,
 	FS_HELPER_LOOK,
+	/*
+	 * Look the target up. Is nobody on the mount on top of the target, and nothing mounted on
+	 * it? 0: so it is, which proves as much as UNMOUNT does, and it stays mounted. Else as
+	 * UNMOUNT.
+	 */
+	FS_HELPER_IDLE,
 };
 
 struct fs_helper_step {
@@ -81,8 +87,9 @@ struct fs_helper_step {
 	int fd[2];	    /* stay the caller's */
 	bool in_userns;	    /* OVERLAY: in a user namespace */
 	bool detach;
-	bool may; /* steps after it are done even if it fails */
-	/* Out: of the mount made. In, UNMOUNT: nothing else is to go, when it is known. */
+	bool may;      /* steps after it are done even if it fails */
+	bool if_clean; /* -ECANCELED unless the code of each step before it was 0 */
+	/* Out: of the mount made. In, UNMOUNT and IDLE: no other is meant, when it is known. */
 	struct fs_mount_key key;
 	int code; /* out: 0, 1, negative errno; -ECANCELED: not tried, as one before failed */
 };

@@ -32,11 +32,13 @@ enum helper_op {
 	HELPER_DETACH,
 	HELPER_LIST,
 	HELPER_LOOK,
+	HELPER_IDLE,
 };
 
 #define HELPER_FLAG_USERNS (1u << 0) /* OVERLAY: user.overlay.*, no redirects */
 #define HELPER_FLAG_DETACH (1u << 1) /* UNMOUNT: let go lazily when it stays busy */
 #define HELPER_FLAG_MAY	   (1u << 2) /* go on when it fails */
+#define HELPER_FLAG_CLEAN  (1u << 3) /* only when each step before did what it should */
 
 struct helper_step {
 	uint32_t op; /* enum helper_op */
@@ -50,6 +52,7 @@ struct helper_request {
 	uint64_t seq;
 	uint32_t nr;
 	uint32_t go_on;	   /* do the steps after one that failed */
+	uint32_t unclean;  /* a step in an earlier request of the call did not */
 	uint32_t text_len; /* base, then targets and sources, each with its NUL */
 	struct helper_step steps[HELPER_MAX_STEPS];
 	char text[HELPER_TEXT_SZ];

@@ -291,9 +291,22 @@ static int is_meant(int parent_fd, const char *path, const struct fs_mount_key *
 	return err_set(err, -ESTALE, "another mount is at %s", path);
 }
 
-static int do_unmount(struct work *w, const struct helper_step *step, struct err *err)
+/* Try, and again when it is busy: somebody may only be passing by. 0, or umount2's code. */
+static int try_unmount(const char *path, int flags)
 {
 	const struct timespec pause = {.tv_nsec = UNMOUNT_PAUSE_NS};
+	int ret = -EBUSY;
+
+	for (int i = 0; i < UNMOUNT_TRIES && ret == -EBUSY; i++) {
+		if (i > 0)
+			(void)nanosleep(&pause, NULL);
+		ret = umount2(path, UMOUNT_NOFOLLOW | flags) < 0 ? -errno : 0;
+	}
+	return ret;
+}
+
+static int do_unmount(struct work *w, const struct helper_step *step, struct err *err)
+{
 	const char *target = w->req.text + step->target;
 	auto_close int parent_fd = -1;
 	char path[PATH_MAX + 64];
@@ -303,20 +316,44 @@ static int do_unmount(struct work *w, const struct helper_step *step, struct err
 		ret = is_meant(parent_fd, path, &step->key, err);
 	if (ret < 0)
 		return ret;
-	for (int i = 0; i < UNMOUNT_TRIES; i++) {
-		if (umount2(path, UMOUNT_NOFOLLOW) == 0)
-			return 0;
-		ret = -errno;
-		if (ret != -EBUSY)
-			return err_set(err, ret, "cannot unmount %s/%s: %s", w->req.text, target,
-				       strerrordesc_np(-ret));
-		(void)nanosleep(&pause, NULL);
-	}
+	ret = try_unmount(path, 0);
+	if (ret == 0)
+		return 0;
+	if (ret != -EBUSY)
+		return err_set(err, ret, "cannot unmount %s/%s: %s", w->req.text, target,
+			       strerrordesc_np(-ret));
 	if (!(step->flags & HELPER_FLAG_DETACH))
 		return err_set(err, -EBUSY, "%s/%s is in use", w->req.text, target);
 	if (umount2(path, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
 		return err_set(err, -errno, "cannot detach %s/%s: %m", w->req.text, target);
 	return 1;
+}
+
+/*
+ * MNT_EXPIRE looks at a mount as unmounting does, and when nobody is on it marks it and
+ * says EAGAIN; it would go the next time if nobody came meanwhile. Opening and closing it
+ * takes the mark away, so that it never does.
+ */
+static int do_idle(struct work *w, const struct helper_step *step, struct err *err)
+{
+	const char *target = w->req.text + step->target;
+	auto_close int parent_fd = -1;
+	char path[PATH_MAX + 64];
+	int ret = target_open(w, target, err);
+
+	if (ret < 0)
+		return ret;
+	(void)close(ret);
+	ret = unmount_path(w, target, &parent_fd, path, sizeof(path), err);
+	if (ret == 0)
+		ret = is_meant(parent_fd, path, &step->key, err);
+	if (ret < 0)
+		return ret;
+	ret = try_unmount(path, MNT_EXPIRE);
+	if (ret == -EAGAIN)
+		return 0;
+	return err_set(err, ret < 0 ? ret : -ESTALE, "%s/%s is no idle mount: %s", w->req.text,
+		       target, ret < 0 ? strerrordesc_np(-ret) : "it was unmounted");
 }
 
 static int do_detach(struct work *w, const char *target, struct err *err)
@@ -352,12 +389,12 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 	static const int wanted[] = {
 		[HELPER_ATTACH] = 1,  [HELPER_BIND] = 1, [HELPER_OVERLAY] = 2, [HELPER_SELF] = 0,
 		[HELPER_UNMOUNT] = 0, [HELPER_PING] = 0, [HELPER_DETACH] = 0,  [HELPER_FILE] = 0,
-		[HELPER_LIST] = 0,    [HELPER_LOOK] = 0,
+		[HELPER_LIST] = 0,    [HELPER_LOOK] = 0, [HELPER_IDLE] = 0,
 	};
 	const char *target = w->req.text + step->target;
 	const int *fds = w->fds.fd + w->next_fd;
 
-	if (step->op < HELPER_ATTACH || step->op > HELPER_LOOK ||
+	if (step->op < HELPER_ATTACH || step->op > HELPER_IDLE ||
 	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len ||
 	    step->source >= w->req.text_len)
 		return err_set(err, -EPROTO, "malformed request to the mount helper");
@@ -383,12 +420,15 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		return helper_list(&w->bare, w->req.text, target, err);
 	case HELPER_LOOK:
 		return helper_look(&w->bare, w->req.text, target, err);
+	case HELPER_IDLE:
+		return do_idle(w, step, err);
 	}
 	return -EPROTO;
 }
 
 static void do_request(struct work *w, struct helper_reply *reply)
 {
+	bool clean = !w->req.unclean;
 	bool failed = false;
 
 	w->next_fd = 0;
@@ -401,9 +441,13 @@ static void do_request(struct work *w, struct helper_reply *reply)
 	for (uint32_t i = 0; i < w->req.nr && (!failed || w->req.go_on); i++) {
 		bool may = w->req.steps[i].flags & HELPER_FLAG_MAY;
 		struct err err = {0};
-		int ret = do_step(w, &w->req.steps[i], &reply->key[i], &err);
+		int ret;
 
+		if (!clean && w->req.steps[i].flags & HELPER_FLAG_CLEAN)
+			continue;
+		ret = do_step(w, &w->req.steps[i], &reply->key[i], &err);
 		reply->code[i] = ret;
+		clean = clean && ret == 0;
 		if (ret < 0 && !failed && !may)
 			(void)snprintf(reply->msg, sizeof(reply->msg), "%s", err_text(&err, ret));
 		failed |= ret < 0 && !may;

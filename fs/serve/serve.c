@@ -645,6 +645,8 @@ static int stop(struct daemon *d, struct err *err)
 	if (commands_ended && d->sandboxes)
 		fs_sandboxes_close(d->sandboxes);
 	fs_pusher_stop(d->pusher);
+	if (commands_ended && d->slots)
+		fs_slots_unmount(d->slots);
 	unmount_all(d);
 	fs_session_stop(d->one);
 	fs_session_stop(d->two);

@@ -211,6 +211,71 @@ static void test_busy_mount_is_kept_or_detached(void **state)
 	end(&f);
 }
 
+static int idle_code(struct fixture *f, const struct fs_mount_key *key)
+{
+	struct fs_helper_step step = {.op = FS_HELPER_IDLE, .target = "id", .key = *key};
+
+	(void)fs_helper_run(f->h, f->base, &step, 1, false, NULL);
+	return step.code;
+}
+
+/* However often one asks, and whoever was there in between. */
+static void test_idle_mount_is_told_and_stays(void **state)
+{
+	struct fixture f;
+	struct fs_helper_step bind = {.op = FS_HELPER_BIND_SELF, .target = "id"};
+	struct fs_mount_key other;
+	int fd;
+
+	begin(&f, state);
+	assert_int_equal(idle_code(&f, &bind.key), -EINVAL);
+	assert_int_equal(fs_helper_run(f.h, f.base, &bind, 1, false, NULL), 0);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(idle_code(&f, &bind.key), 0);
+	fd = open(tests_path(f.base, "id/d"), O_PATH | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(idle_code(&f, &bind.key), -EBUSY);
+	(void)close(fd);
+	assert_int_equal(idle_code(&f, &bind.key), 0);
+	assert_int_equal(fs_helper_bind(f.h, f.up, f.base, "id/d", NULL), 0);
+	assert_int_equal(idle_code(&f, &bind.key), -EBUSY);
+	assert_int_equal(fs_helper_unmount(f.h, f.base, "id/d", false, NULL), 0);
+	assert_int_equal(idle_code(&f, &bind.key), 0);
+	other = bind.key;
+	other.id++;
+	assert_int_equal(idle_code(&f, &other), -ESTALE);
+	assert_int_equal(tests_sh(f.base, "grep -q /base/id /proc/self/mounts"), 0);
+	assert_int_equal(fs_helper_unmount(f.h, f.base, "id", false, NULL), 0);
+	end(&f);
+}
+
+/* In one message, and across several. */
+static void test_step_for_a_clean_run_waits_for_all_before_it(void **state)
+{
+	for (int nr = 2; nr <= 40; nr += 38) {
+		for (int dirty = 0; dirty < 2; dirty++) {
+			struct fs_helper_step steps[40];
+			struct fixture f;
+
+			begin(&f, state);
+			for (int i = 0; i < nr - 1; i++)
+				steps[i] = (struct fs_helper_step){
+					.op = FS_HELPER_BIND_SELF,
+					.target = dirty && i == 0 ? "none" : "id/d"};
+			steps[nr - 1] = (struct fs_helper_step){
+				.op = FS_HELPER_IDLE, .target = "id/d", .if_clean = true};
+			(void)fs_helper_run(f.h, f.base, steps, (size_t)nr, true, NULL);
+			assert_int_equal(steps[0].code, dirty ? -ENOENT : 0);
+			assert_int_equal(steps[nr - 1].code, dirty ? -ECANCELED : 0);
+			for (int i = dirty; i < nr - 1; i++)
+				assert_int_equal(
+					fs_helper_unmount(f.h, f.base, "id/d", false, NULL), 0);
+			assert_int_equal(tests_sh(*state, "rm -r base up work"), 0);
+			end(&f);
+		}
+	}
+}
+
 static void test_helper_that_hangs_is_replaced(void **state)
 {
 	struct fixture f;
@@ -256,6 +321,8 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_many_steps_are_done_in_order),
 		TESTS_IN_DIR(test_steps_stop_at_a_failure_or_go_on),
 		TESTS_IN_DIR(test_busy_mount_is_kept_or_detached),
+		TESTS_IN_DIR(test_idle_mount_is_told_and_stays),
+		TESTS_IN_DIR(test_step_for_a_clean_run_waits_for_all_before_it),
 		TESTS_IN_DIR(test_helper_that_hangs_is_replaced),
 		TESTS_IN_DIR(test_helper_inherits_nothing_but_its_socket),
 	};
