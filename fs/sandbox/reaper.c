@@ -21,10 +21,16 @@
  * sandbox any more whatever happens next. One thread then makes it ready for another
  * sandbox, as long as there are not enough of those, or deletes it; what it does not get
  * to, the next start deletes. It also sees to it that a few are ready.
+ *
+ * Nobody waits for it, but it shares locks of the filesystem, and the processors, with
+ * those who wait for an answer. So it lets work gather, and whoever brings some does not
+ * wake it up as long as it will look by itself.
  */
 
-#define READY_MIN 4
+#define READY_LOW 4 /* below, it hurries */
+#define READY_MIN 12
 #define READY_MAX 32
+#define DOZE_NS	  20000000ULL
 
 static bool has_prefix(const char *name, const char *prefix)
 {
@@ -46,7 +52,8 @@ static void going_add(struct fs_sandboxes *all, struct fs_pooled *dir)
 	lock_take(&all->reap_lock);
 	dir->next = all->going;
 	all->going = dir;
-	(void)pthread_cond_signal(&all->reap_wake);
+	if (!all->reap_dozing)
+		(void)pthread_cond_signal(&all->reap_wake);
 	lock_drop(&all->reap_lock);
 }
 
@@ -116,15 +123,39 @@ static void reap_one(struct fs_sandboxes *all, struct fs_pooled *dir, bool again
 	fs_pooled_free(dir);
 }
 
-/* Wait for work. 1: *dir is to go, 0: one more is to be made ready, negative: the end. */
+/* Is there something to do? Not what has failed, unless somebody asks. */
+static bool has_work_locked(const struct fs_sandboxes *all, bool failed) REQUIRES(all->reap_lock)
+{
+	return all->reap_stop || all->going || (!failed && all->nr_ready < READY_MIN);
+}
+
+static void doze_locked(struct fs_sandboxes *all) REQUIRES(all->reap_lock)
+{
+	unsigned long long end = lock_now_ns() + DOZE_NS;
+
+	all->reap_dozing = true;
+	while (!all->reap_stop && all->nr_ready >= READY_LOW &&
+	       lock_wait(&all->reap_lock, &all->reap_wake, end) == 0)
+		;
+	all->reap_dozing = false;
+}
+
+/*
+ * Wait for work. 1: *dir is to go, 0: one more is to be made ready, negative: the end.
+ * @failed: the last task failed.
+ */
 static int next_task(struct fs_sandboxes *all, struct fs_pooled **dir, bool *again, bool failed)
 {
 	int ret = -ECANCELED;
 
 	lock_take(&all->reap_lock);
-	while (!all->reap_stop && !all->going && (failed || all->nr_ready >= READY_MIN)) {
-		(void)lock_wait(&all->reap_lock, &all->reap_wake, 0);
-		failed = false;
+	if (!has_work_locked(all, failed))
+		doze_locked(all);
+	if (!has_work_locked(all, failed)) {
+		do
+			(void)lock_wait(&all->reap_lock, &all->reap_wake, 0);
+		while (!has_work_locked(all, false));
+		doze_locked(all);
 	}
 	if (!all->reap_stop && all->going) {
 		*dir = all->going;
@@ -225,7 +256,7 @@ int fs_reaper_prepared(struct fs_sandboxes *all, struct fs_pooled **out, struct 
 	if (dir) {
 		all->ready = dir->next;
 		all->nr_ready--;
-		if (all->nr_ready < READY_MIN)
+		if (all->nr_ready < READY_LOW)
 			(void)pthread_cond_signal(&all->reap_wake);
 	}
 	lock_drop(&all->reap_lock);

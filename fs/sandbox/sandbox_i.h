@@ -99,6 +99,7 @@ struct fs_sandboxes {
 	pthread_cond_t reap_wake;
 	bool reaper_inited;
 	bool reap_stop GUARDED_BY(reap_lock);
+	bool reap_dozing GUARDED_BY(reap_lock); /* it looks for work soon, unasked */
 	struct fs_pooled *going GUARDED_BY(reap_lock);
 	struct fs_pooled *ready GUARDED_BY(reap_lock);
 	size_t nr_ready GUARDED_BY(reap_lock);
