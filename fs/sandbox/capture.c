@@ -2,6 +2,7 @@
 #include "fs/sandbox/capture.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,16 @@
 #include "cas/base/err.h"
 #include "cas/put.h"
 #include "cas/store.h"
+#include "fs/sandbox/crew.h"
 #include "fs/sandbox/derive.h"
 
 /*
  * Outputs may overlap (d, d/f). Only those without a declared ancestor are walked;
  * whenever the walk passes a declared path, that output's answer is noted. A file moves
  * into the store when the walk meets it, once, so no output can find it missing.
+ *
+ * Files are put by several threads, some of a directory at a time, before the walk comes
+ * to them: what becomes of each is then told in order, as if it had been put there.
  *
  * A function that captures returns 1 (node filled in), 0 (left out, and listed when it
  * should not be) or a negative errno that ends the capture.
@@ -225,29 +230,74 @@ static bool is_fatal(int code)
 	       code == -EMFILE || code == -ENFILE;
 }
 
-static int capture_file(struct walk *w, const struct fs_merge_dir *dir, const char *name,
-			const struct stat *st, struct cas_node *node)
+/* A file and what became of it. */
+struct put_file {
+	const char *name; /* in its directory */
+	char *path;	  /* owned */
+	struct stat st;
+	struct cas_digest digest;
+	int ret;    /* 0: put; negative: why not */
+	bool fatal; /* no other output would be spared */
+	char *why;  /* owned; NULL: not even memory for words */
+};
+
+#define AHEAD_MAX 64
+
+/* Of one directory; others may be at it while the walk waits. */
+struct ahead {
+	struct walk *w;
+	int dir_fd;
+	size_t nr;
+	struct put_file *files;
+};
+
+/* Any thread: changes nothing but @f. */
+static void put_file(const struct walk *w, int dir_fd, struct put_file *f)
 {
+	const struct fs_capture_options *opts = w->opts;
+	bool may_move = opts->may_move && f->st.st_nlink == 1;
 	struct err err = {0};
-	bool may_move = w->opts->may_move && st->st_nlink == 1;
 	bool moved;
 	int ret = 0;
 
-	if (may_move && w->opts->moving)
-		ret = w->opts->moving(w->opts->moving_ctx, buf_str(&w->path), dir->fd, name, st,
-				      w->err);
-	if (ret < 0)
-		return ret;
-	may_move = may_move && ret == 0;
-	ret = cas_put_take(w->m->store, dir->fd, name, may_move, &node->digest, &moved, &err);
-	if (ret < 0 && is_fatal(ret))
-		return err_set(w->err, ret, "cannot capture %s: %s", buf_str(&w->path),
-			       err_text(&err, ret));
-	if (ret < 0)
-		return fail(w, err_text(&err, ret));
+	if (may_move && opts->moving)
+		ret = opts->moving(opts->moving_ctx, f->path, dir_fd, f->name, &f->st, &err);
+	f->fatal = ret < 0;
+	if (ret >= 0) {
+		may_move = may_move && ret == 0;
+		ret = cas_put_take(w->m->store, dir_fd, f->name, may_move, &f->digest, &moved,
+				   &err);
+		f->fatal = ret < 0 && is_fatal(ret);
+	}
+	f->ret = ret;
+	f->why = ret < 0 ? strdup(err_text(&err, ret)) : NULL;
+}
+
+static int capture_file(struct walk *w, const struct put_file *f, struct cas_node *node)
+{
+	const char *why = f->why ? f->why : strerrordesc_np(-f->ret);
+
+	if (f->fatal)
+		return err_set(w->err, f->ret, "cannot capture %s: %s", f->path, why);
+	if (f->ret < 0)
+		return fail(w, why);
 	node->kind = CAS_NODE_FILE;
-	node->executable = st->st_mode & S_IXUSR;
+	node->digest = f->digest;
+	node->executable = f->st.st_mode & S_IXUSR;
 	return 1;
+}
+
+/* One that was not put ahead. */
+static int put_and_capture(struct walk *w, const struct fs_merge_dir *dir, const char *name,
+			   const struct stat *st, struct cas_node *node)
+{
+	struct put_file f = {.name = name, .path = w->path.data, .st = *st};
+	int ret;
+
+	put_file(w, dir->fd, &f);
+	ret = capture_file(w, &f, node);
+	free(f.why);
+	return ret;
 }
 
 static int capture_symlink(struct walk *w, const struct fs_merge_dir *dir, const char *name,
@@ -284,7 +334,7 @@ static int capture_dir(struct walk *w, struct fs_merge_dir *dir, struct cas_node
 
 /* Capture what was looked up at the path at hand, and answer for that path. */
 static int capture_entry(struct walk *w, const struct fs_merge_dir *parent, const char *name,
-			 struct fs_entry *entry, struct cas_node *node)
+			 struct fs_entry *entry, const struct put_file *put, struct cas_node *node)
 {
 	int ret = 0;
 
@@ -299,7 +349,8 @@ static int capture_entry(struct walk *w, const struct fs_merge_dir *parent, cons
 		ret = capture_input(w, entry->node, node);
 		break;
 	case FS_ENTRY_FILE:
-		ret = capture_file(w, parent, name, &entry->st, node);
+		ret = put ? capture_file(w, put, node)
+			  : put_and_capture(w, parent, name, &entry->st, node);
 		break;
 	case FS_ENTRY_SYMLINK:
 		ret = capture_symlink(w, parent, name, node);
@@ -319,14 +370,18 @@ static int capture_entry(struct walk *w, const struct fs_merge_dir *parent, cons
 	return ret;
 }
 
+/* @put: it is a file, and that became of it; or NULL. */
 static int capture_child(struct walk *w, struct fs_merge_dir *dir, const struct fs_listing *list,
-			 const char *name, struct cas_directory *out)
+			 const char *name, const struct put_file *put, struct cas_directory *out)
 {
-	struct fs_entry entry;
+	struct fs_entry entry = {.kind = FS_ENTRY_FILE, .dir = {.fd = -1}};
 	struct cas_node node;
-	int ret = fs_merge_child(w->m, dir, list, buf_str(&w->path), name, &entry, w->err);
-	bool park = ret == 0 && entry.kind == FS_ENTRY_DIR && w->depth > FS_WALK_DEPTH_OPEN;
+	int ret = 0;
+	bool park;
 
+	if (put == NULL)
+		ret = fs_merge_child(w->m, dir, list, buf_str(&w->path), name, &entry, w->err);
+	park = ret == 0 && entry.kind == FS_ENTRY_DIR && w->depth > FS_WALK_DEPTH_OPEN;
 	if (ret < 0)
 		return ret;
 	if (entry.kind != FS_ENTRY_NONE && cas_name_check(name, strlen(name)) < 0) {
@@ -335,7 +390,7 @@ static int capture_child(struct walk *w, struct fs_merge_dir *dir, const struct 
 	}
 	if (park)
 		fs_merge_park(dir, &entry.dir);
-	ret = capture_entry(w, dir, name, &entry, &node);
+	ret = capture_entry(w, dir, name, &entry, put, &node);
 	if (ret >= 0 && park) {
 		int back = fs_merge_unpark(dir, &entry.dir, w->err);
 
@@ -349,17 +404,107 @@ static int capture_child(struct walk *w, struct fs_merge_dir *dir, const struct 
 	return ret;
 }
 
+static void put_one(void *ctx, size_t i)
+{
+	struct ahead *a = ctx;
+
+	put_file(a->w, a->dir_fd, &a->files[i]);
+}
+
+static void ahead_fini(struct ahead *a)
+{
+	for (size_t i = 0; i < a->nr; i++) {
+		free(a->files[i].path);
+		free(a->files[i].why);
+	}
+	free(a->files);
+}
+
+/* If it is a file of the upper, put it with the others. The path at hand is its own. */
+static int add_ahead(struct ahead *a, const struct fs_merge_dir *dir, const struct fs_listing *list,
+		     const char *name)
+{
+	struct put_file *f = &a->files[a->nr];
+	struct walk *w = a->w;
+	struct fs_entry entry;
+	struct stat st;
+	int ret;
+
+	if (cas_name_check(name, strlen(name)) < 0 ||
+	    fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	ret = fs_merge_child(w->m, dir, list, buf_str(&w->path), name, &entry, w->err);
+	if (ret < 0)
+		return ret;
+	if (entry.kind == FS_ENTRY_FILE) {
+		*f = (struct put_file){
+			.name = name, .path = strdup(buf_str(&w->path)), .st = entry.st};
+		if (f->path == NULL)
+			return no_memory(w);
+		a->nr++;
+	}
+	fs_entry_fini(&entry);
+	return 0;
+}
+
+/* Put the files among some names of a directory, whose path is at hand. */
+static int put_ahead(struct ahead *a, const struct fs_merge_dir *dir, const struct fs_listing *list,
+		     size_t from, size_t to)
+{
+	struct walk *w = a->w;
+	size_t len = w->path.len;
+	int ret = 0;
+
+	/* What is hidden by another mount must not leave its place. */
+	if (dir->fd < 0 || (w->opts->foreign && w->opts->foreign->nr > 0))
+		return 0;
+	a->files = calloc(to - from, sizeof(*a->files));
+	if (a->files == NULL)
+		return no_memory(w);
+	for (size_t i = from; ret == 0 && i < to; i++) {
+		ret = path_push(w, list->names[i]);
+		if (ret == 0)
+			ret = add_ahead(a, dir, list, list->names[i]);
+		path_pop(w, len);
+	}
+	if (ret == 0)
+		fs_crew_run(w->opts->crew, a->nr, put_one, a);
+	return ret;
+}
+
+/* Some names of a directory: their files at once, then all in order. */
+static int capture_some(struct walk *w, struct fs_merge_dir *dir, const struct fs_listing *list,
+			size_t from, size_t to, struct cas_directory *out)
+{
+	struct ahead a = {.w = w, .dir_fd = dir->fd};
+	size_t len = w->path.len;
+	size_t at = 0;
+	int ret = put_ahead(&a, dir, list, from, to);
+
+	for (size_t i = from; ret == 0 && i < to; i++) {
+		const char *name = list->names[i];
+		bool is_put = at < a.nr && a.files[at].name == name;
+
+		ret = path_push(w, name);
+		if (ret == 0)
+			ret = capture_child(w, dir, list, name, is_put ? &a.files[at] : NULL, out);
+		at += is_put;
+		path_pop(w, len);
+	}
+	ahead_fini(&a);
+	return ret;
+}
+
 static int capture_children(struct walk *w, struct fs_merge_dir *dir, struct cas_directory *out)
 {
 	struct fs_listing list = {0};
-	size_t len = w->path.len;
 	int ret = fs_merge_list(w->m, dir, buf_str(&w->path), FS_LIST_ALL, &list, w->err);
 
-	for (size_t i = 0; ret == 0 && i < list.nr; i++) {
-		ret = path_push(w, list.names[i]);
-		if (ret == 0)
-			ret = capture_child(w, dir, &list, list.names[i], out);
-		path_pop(w, len);
+	for (size_t i = 0; ret == 0 && i < list.nr; i += AHEAD_MAX) {
+		size_t left = list.nr - i;
+
+		ret = capture_some(w, dir, &list, i, i + (left < AHEAD_MAX ? left : AHEAD_MAX),
+				   out);
 	}
 	fs_listing_fini(&list);
 	return ret;
@@ -398,7 +543,7 @@ static int step(struct walk *w, const struct fs_merge_dir *dir, const char *name
 	if (ret == 0)
 		ret = fs_merge_child(w->m, dir, &list, buf_str(&w->path), name, entry, w->err);
 	if (ret == 0 && last) {
-		ret = capture_entry(w, dir, name, entry, &node);
+		ret = capture_entry(w, dir, name, entry, NULL, &node);
 	} else if (ret == 0 && (ret = fail_foreign(w)) != 0) {
 		fs_entry_fini(entry);
 		*entry = (struct fs_entry){.kind = FS_ENTRY_NONE, .dir = {.fd = -1}};

@@ -11,6 +11,7 @@
 
 struct cas_store;
 struct err;
+struct fs_crew;
 struct fs_derived;
 
 /* A growing list of paths, each with a text that may be NULL. Owned. */
@@ -40,13 +41,14 @@ struct fs_capture_options {
 	/*
 	 * Called before a file is moved, with its directory, name and status, so that a
 	 * capture cut short can be undone. May be NULL. 0: go on, 1: copy this one instead,
-	 * negative: the capture ends.
+	 * negative: the capture ends. Any thread of @crew.
 	 */
 	int (*moving)(void *ctx, const char *path, int dir_fd, const char *name,
 		      const struct stat *st, struct err *err);
 	void *moving_ctx;
 	/* Places that showed another file system, and why they are left out; NULL: none. */
 	const struct fs_findings *foreign;
+	struct fs_crew *crew; /* puts files, too; NULL: the calling thread does all */
 };
 
 /* @captured goes with the outputs by index. @failed: what could not be captured, and why. */

@@ -16,6 +16,7 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/base/lock.h"
 #include "cas/checkout.h"
 #include "cas/put.h"
 #include "cas/store.h"
@@ -29,6 +30,7 @@
 #define JOURNAL_MAX (1 << 30)
 
 struct fs_journal {
+	struct lock lock; /* a line is written whole before the next begins */
 	int fd;
 	int dir_fd;
 	char top[PATH_MAX]; /* path of dir_fd, as the kernel names it */
@@ -54,6 +56,7 @@ int fs_journal_open(int dir_fd, struct fs_journal **out, struct err *err)
 
 	if (j == NULL)
 		return err_set(err, -ENOMEM, "no memory for a journal");
+	lock_init(&j->lock, LOCK_RANK_LEAF, "fs_journal.lock");
 	j->dir_fd = dir_fd;
 	j->fd = openat(dir_fd, FS_JOURNAL_NAME,
 		       O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -69,8 +72,11 @@ int fs_journal_open(int dir_fd, struct fs_journal **out, struct err *err)
 
 void fs_journal_close(struct fs_journal *j)
 {
-	if (j && j->fd >= 0)
+	if (j == NULL)
+		return;
+	if (j->fd >= 0)
 		(void)close(j->fd);
+	lock_fini(&j->lock);
 	free(j);
 }
 
@@ -93,8 +99,11 @@ int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *
 				 (unsigned)st->st_uid, (unsigned)st->st_gid,
 				 (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
 				 dir + top + 1, name);
-	if (ret == 0)
+	if (ret == 0) {
+		lock_take(&j->lock);
 		ret = io_write_full(j->fd, line.data, line.len + 1);
+		lock_drop(&j->lock);
+	}
 	if (ret < 0)
 		return err_set(err, ret, "cannot note that %s moves to the store: %s", path,
 			       strerrordesc_np(-ret));

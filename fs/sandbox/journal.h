@@ -11,7 +11,7 @@ struct err;
 
 /*
  * A line a file, written before the file leaves its name for the store. A move keeps
- * the inode, by which the blob is found again. One thread drives one.
+ * the inode, by which the blob is found again. Any thread notes.
  */
 struct fs_journal;
 

@@ -16,6 +16,7 @@
 #include "cas/store.h"
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/cgroup.h"
+#include "fs/sandbox/crew.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/sandbox/syncer.h"
 
@@ -171,6 +172,8 @@ int fs_sandboxes_open(const struct fs_sandboxes_options *opts, struct fs_sandbox
 		ret = open_dir(all, err);
 	if (ret == 0)
 		ret = fs_syncer_new(all->store, &all->syncer, err);
+	if (ret == 0)
+		ret = fs_crew_new(&all->crew, err);
 	if (ret == 0)
 		ret = fs_reaper_start(all, err);
 	if (ret == 0)
@@ -329,6 +332,7 @@ void fs_sandboxes_close(struct fs_sandboxes *all)
 		return;
 	fs_reaper_stop(all);
 	fs_syncer_free(all->syncer);
+	fs_crew_free(all->crew);
 	unmount_all(all);
 	free_all(all);
 	if (all->dir_fd >= 0)

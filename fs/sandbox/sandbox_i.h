@@ -22,6 +22,7 @@
 #include "fs/serve/helper.h"
 
 struct buf;
+struct fs_crew;
 struct fs_pooled;
 struct fs_slot;
 struct fs_syncer;
@@ -93,6 +94,7 @@ struct fs_sandboxes {
 	uint64_t nr_captured GUARDED_BY(lock);
 
 	struct fs_syncer *syncer;
+	struct fs_crew *crew; /* helps to capture */
 	pthread_t reaper;
 	bool reaper_runs;
 	struct lock reap_lock; /* rank QUEUE */

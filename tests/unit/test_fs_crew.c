@@ -1,0 +1,83 @@
+/* tests/unit/test_fs_crew.c - work that is shared is done once, and done when it returns */
+#include "tests/lib/tests.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "fs/sandbox/crew.h"
+
+#define NR_ITEMS 500
+
+struct tally {
+	_Atomic int nr[NR_ITEMS];
+};
+
+static void count_item(void *ctx, size_t i)
+{
+	struct tally *t = ctx;
+
+	if (i % 50 == 0)
+		(void)usleep(100);
+	atomic_fetch_add(&t->nr[i], 1);
+}
+
+static void assert_once(struct tally *t, size_t nr)
+{
+	for (size_t i = 0; i < NR_ITEMS; i++)
+		assert_int_equal(atomic_load(&t->nr[i]), i < nr ? 1 : 0);
+}
+
+static void test_each_item_is_done_once(void **state)
+{
+	static const size_t numbers[] = {0, 1, 2, 3, 7, NR_ITEMS};
+	struct fs_crew *crew = NULL;
+
+	assert_int_equal(fs_crew_new(&crew, NULL), 0);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		struct tally with = {0};
+		struct tally alone = {0};
+
+		fs_crew_run(crew, numbers[i], count_item, &with);
+		assert_once(&with, numbers[i]);
+		fs_crew_run(NULL, numbers[i], count_item, &alone);
+		assert_once(&alone, numbers[i]);
+	}
+	fs_crew_free(crew);
+	fs_crew_free(NULL);
+}
+
+static void *bring_work(void *arg)
+{
+	for (int i = 0; i < 50; i++) {
+		struct tally t = {0};
+
+		fs_crew_run(arg, NR_ITEMS, count_item, &t);
+		assert_once(&t, NR_ITEMS);
+	}
+	return NULL;
+}
+
+/* Each finds his own done, whoever else has work. */
+static void test_many_may_bring_work(void **state)
+{
+	struct fs_crew *crew = NULL;
+	pthread_t threads[6];
+
+	assert_int_equal(fs_crew_new(&crew, NULL), 0);
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, bring_work, crew), 0);
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	fs_crew_free(crew);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_item_is_done_once),
+		cmocka_unit_test(test_many_may_bring_work),
+	};
+
+	return cmocka_run_group_tests_name("fs_crew", tests, NULL, NULL);
+}
