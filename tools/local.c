@@ -426,7 +426,8 @@ int local_record(struct local *local, struct err *err)
 	struct err why = {0};
 	int ret = local_sync(local, err);
 
-	if (ret || !local->kept_any)
+	/* Movers use the catalog until they are stopped: then it comes with local_close. */
+	if (ret || !local->kept_any || local->cli->blobs)
 		return ret;
 	/* One process opens the index once. */
 	ret = close_meta(local, &why);

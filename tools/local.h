@@ -57,7 +57,7 @@ int local_sync(struct local *local, struct err *err);
 /*
  * local_sync, and what was kept is written, too: a gc that comes afterwards, or goes on
  * then, knows what was used. Waits up to a minute for another writer; not getting to
- * write is reported as a warning.
+ * write is reported as a warning. With blobs elsewhere it waits for local_close.
  */
 int local_record(struct local *local, struct err *err);
 

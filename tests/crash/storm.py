@@ -22,7 +22,7 @@ STORE, MNT, WORK = DIR + "/store", DIR + "/mnt", DIR + "/work"
 BLOBS = DIR + "/blobs" if SPOOL else STORE
 QUOTA = 3 << 20
 ROUND = 45  # seconds between two looks at everything
-HANG = 240
+HANG = int(os.environ.get("STORM_HANG", 240))
 DOWN = (errno.ENOTCONN, errno.ECONNABORTED, errno.ENOENT, errno.EIO, errno.ESTALE, errno.ENODEV, errno.EBUSY)
 GONE = ("in no tier", "no blob", "is not there", "not pinned")
 
@@ -106,6 +106,8 @@ def run(*words, kill_after=None, **kw):
     try:
         out, err = p.communicate(timeout=HANG)
     except subprocess.TimeoutExpired:
+        if os.environ.get("STORM_STACKS"):
+            os.system("gdb -p %d -batch -ex 'thread apply all bt' 2> /dev/null" % p.pid)
         p.kill()
         raise Wrong("%s hangs: %s" % (words[0], p.communicate()[1]))
     if kill_after is None or p.returncode != -signal.SIGKILL:
