@@ -2,6 +2,7 @@
 #ifndef CAS_CAS_H
 #define CAS_CAS_H
 
+#include "cas/action.h"
 #include "cas/base/auto.h"
 #include "cas/base/buf.h"
 #include "cas/base/err.h"

@@ -21,6 +21,8 @@
 static const struct cli_option options[] = {
 	{"input", 'i', CLI_TEXT, ARG(input), "DIR", "store DIR and run in it, without the outputs",
 	 false, NULL},
+	{"action", 'a', CLI_TEXT, ARG(action), "DIGEST",
+	 "run this stored Action, and keep its result", false, NULL},
 	{"root", 'r', CLI_TEXT, ARG(root), "DIGEST", "run in this stored tree", false, NULL},
 	{"output", 'o', CLI_LIST, ARG(outputs), "PATH",
 	 "keep PATH; PATH/ is a directory made before", false, NULL},
@@ -106,11 +108,21 @@ static int make_env(struct run *run, struct err *err)
 static int check_args(struct run *run, const struct cli_words *words, struct err *err)
 {
 	const struct run_args *a = &run->args;
-	int ret = cli_want_words(run->cli, words, 1, 0, err);
+	int ret = a->action ? 0 : cli_want_words(run->cli, words, 1, 0, err);
 
 	if (ret)
 		return ret;
 	run->argv = words->argv;
+	run->asked = a->outputs.items;
+	run->nr_asked = a->outputs.nr;
+	run->workdir = a->workdir;
+	run->timeout_ms = a->timeout_ms;
+	run->keep_streams = a->result || a->action;
+	if (a->action &&
+	    (words->argc || a->root || a->input || a->outputs.nr || a->env.nr || a->workdir))
+		return cli_usage(run->cli, err,
+				 "--action says what is run: it takes no command, --root, "
+				 "--input, --output, --env or --workdir");
 	if (a->root && a->input)
 		return cli_usage(run->cli, err, "--root and --input exclude each other");
 	if (a->workdir && (a->workdir[0] == '/' || strstr(a->workdir, "..")))
@@ -179,14 +191,14 @@ static int run_command(struct run *run, struct err *err)
 	const int signals[] = {run->cli->xfsz_ignored ? 0 : SIGXFSZ, 0};
 	struct run_child_options opts = {
 		.argv = (const char *const *)run->argv,
-		.env = (const char *const *)run->env,
+		.env = (const char *const *)(run->command_env ? run->command_env : run->env),
 		.cwd = run->path,
 		.cgroup = run->cgroup.path,
 		.cgroup_fd = run->cgroup.fd,
 		.leave_group = leave_group,
 		.ctx = run,
-		.timeout_ms = run->args.timeout_ms,
-		.store = run->result ? local_store(run->local) : NULL,
+		.timeout_ms = run->timeout_ms,
+		.store = run->keep_streams ? local_store(run->local) : NULL,
 		.default_signals = signals,
 		.top = run->top,
 		.foreign = &run->foreign,
@@ -214,7 +226,7 @@ static int run_in_sandbox(struct run *run, struct err *err)
 		return ret;
 	if (run->child.timed_out) {
 		cli_warn(run->cli, "ended after %" PRIu64 ".%03" PRIu64 " s (--timeout)",
-			 run->args.timeout_ms / 1000, run->args.timeout_ms % 1000);
+			 run->timeout_ms / 1000, run->timeout_ms % 1000);
 		return RUN_STATUS_TIMEOUT;
 	}
 	return run->child.status;
@@ -227,6 +239,8 @@ static int run_all(struct run *run, struct err *err)
 	if (ret == 0)
 		ret = local_open(run->cli, LOCAL_RECORD, &run->local, err);
 	/* The mount first: it then takes the rows of what is stored. */
+	if (ret == 0 && run->args.action)
+		ret = run_action_load(run, err);
 	if (ret == 0)
 		ret = run_connect(run, err);
 	if (ret == 0)
@@ -252,6 +266,8 @@ static void run_fini(struct run *run)
 	free(run->top);
 	free(run->path);
 	json_decref(run->answer);
+	buf_fini(&run->binary);
+	run_action_free(run->action);
 }
 
 int cmd_run(struct cli *cli, int argc, char **argv, struct err *err)

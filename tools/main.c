@@ -14,7 +14,7 @@
 
 const struct cli_command cli_commands[] = {
 	{"run", cmd_run, "Run a command in a sandbox and bring its outputs back.",
-	 "[--input DIR|--root DIGEST] [--output PATH]... -- ARGV", 125},
+	 "[OPTIONS] -- ARGV... | [OPTIONS] --action DIGEST", 125},
 	{"put", cmd_put, "Store files and trees; print their digests.", "[OPTIONS] PATH...", 1},
 	{"mount", cmd_mount, "Serve the store at a mount point.", "[OPTIONS] MNT", 1},
 	{"umount", cmd_umount, "End a mount, a dead one included.", "[OPTIONS] [MNT]", 1},

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "cas/base/buf.h"
 #include "cas/digest.h"
 #include "fs/sandbox/capture.h"
 #include "fs/sandbox/outputs.h"
@@ -14,10 +15,12 @@
 
 struct client;
 struct local;
+struct run_action;
 
 #define RUN_STATUS_TIMEOUT 124
 
 struct run_args {
+	const char *action;
 	const char *root;
 	const char *input;
 	struct cli_list outputs;
@@ -37,6 +40,14 @@ struct run {
 	struct cli *cli;
 	struct run_args args;
 	char **argv;
+	/* What is asked for: from args, or from a stored Action. */
+	const char *const *asked; /* outputs below the root, as create takes them */
+	size_t nr_asked;
+	const char *workdir;	   /* NULL: the root */
+	char **command_env;	   /* NULL: env */
+	uint64_t timeout_ms;	   /* 0: none */
+	bool keep_streams;	   /* standard output and error belong to the result */
+	struct run_action *action; /* NULL: none */
 	struct fs_outputs outputs;
 	char *into;   /* absolute; NULL: outputs go nowhere */
 	char *result; /* absolute; NULL */
@@ -51,7 +62,8 @@ struct run {
 	struct fs_findings foreign;
 	struct cgroup cgroup;
 	struct run_child_result child;
-	json_t *answer; /* of finish */
+	json_t *answer;	   /* of finish */
+	struct buf binary; /* the ActionResult, as it is told */
 };
 
 int run_out_of_memory(struct err *err);
@@ -67,5 +79,16 @@ void run_remove_sandbox(struct run *run);
 
 /* run_result.c: finish, put the outputs in place, write --result. */
 int run_collect(struct run *run, struct err *err);
+
+/*
+ * run_action.c: --action. Read the Action and its Command, which then say what is run;
+ * -EUCLEAN as cas_action_load.
+ */
+int run_action_load(struct run *run, struct err *err);
+/* The result in run->binary, told as the Command asks: paths from its working directory. */
+int run_action_shape(struct run *run, struct err *err);
+/* Keep the result in ac/ when it is a success that may be kept. */
+int run_action_store(struct run *run, struct err *err);
+void run_action_free(struct run_action *action);
 
 #endif

@@ -77,6 +77,8 @@ static int find_root(struct run *run, struct err *err)
 	struct cas_ingest_result result;
 	int ret;
 
+	if (run->action)
+		return 0;
 	if (run->args.root)
 		return sandbox_digest(run->cli, run->args.root, run->root, err);
 	if (!run->args.input) {

@@ -61,7 +61,7 @@ int run_connect(struct run *run, struct err *err)
 static int create(struct run *run, struct err *err)
 {
 	const struct run_args *a = &run->args;
-	const char **words = calloc(12 + 2 * a->outputs.nr, sizeof(*words));
+	const char **words = calloc(12 + 2 * run->nr_asked, sizeof(*words));
 	json_t *answer = NULL;
 	size_t nr = 0;
 	int ret;
@@ -77,9 +77,9 @@ static int create(struct run *run, struct err *err)
 	words[nr++] = a->id ? "--id" : "--unlisted";
 	if (a->id)
 		words[nr++] = a->id;
-	for (size_t i = 0; i < a->outputs.nr; i++) {
+	for (size_t i = 0; i < run->nr_asked; i++) {
 		words[nr++] = "--output";
-		words[nr++] = a->outputs.items[i];
+		words[nr++] = run->asked[i];
 	}
 	ret = client_ask(run->client, words, nr, 0, &answer, err);
 	free(words);
@@ -87,8 +87,8 @@ static int create(struct run *run, struct err *err)
 		return ret;
 	run->id = strdup(client_text(answer, "id"));
 	run->top = strdup(client_text(answer, "path"));
-	if (asprintf(&run->path, "%s%s%s", client_text(answer, "path"), a->workdir ? "/" : "",
-		     a->workdir ? a->workdir : "") < 0)
+	if (asprintf(&run->path, "%s%s%s", client_text(answer, "path"), run->workdir ? "/" : "",
+		     run->workdir ? run->workdir : "") < 0)
 		run->path = NULL;
 	json_decref(answer);
 	return run->id && run->top && run->path ? 0 : run_out_of_memory(err);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
+#include "fs/sandbox/result.h"
 #include "tools/client.h"
 #include "tools/local.h"
 #include "tools/run.h"
@@ -86,25 +87,43 @@ static bool ends_with(const char *s, const char *end)
 	return a >= b && strcmp(s + a - b, end) == 0;
 }
 
-static int result_bytes(struct run *run, struct buf *out, struct err *err)
+/* The ActionResult as the daemon made it, or as the Action wants it told. */
+static int read_result(struct run *run, struct err *err)
 {
 	const char *file = client_text(run->answer, "result_file");
-	char *text;
-	int ret;
+	int ret = io_read_file(AT_FDCWD, file, INT_MAX, &run->binary);
 
-	if (ends_with(run->result, ".pb")) {
-		ret = io_read_file(AT_FDCWD, file, INT_MAX, out);
-		return ret ? err_set(err, ret, "cannot read the result %s: %s", file,
-				     strerror(-ret))
-			   : 0;
-	}
-	text = json_dumps(json_object_get(run->answer, "result"), JSON_INDENT(2));
-	if (!text)
-		return run_out_of_memory(err);
-	ret = buf_append_str(out, text);
+	if (ret)
+		return err_set(err, ret, "cannot read the result %s: %s", file, strerror(-ret));
+	return run->action ? run_action_shape(run, err) : 0;
+}
+
+static int result_text(struct run *run, struct buf *out, struct err *err)
+{
+	static const struct fs_outputs none;
+	json_t *answer = NULL;
+	char *text = NULL;
+	int ret =
+		fs_result_answer(buf_str(&run->binary), run->binary.len, &none, NULL, &answer, err);
+
+	if (ret)
+		return ret;
+	text = json_dumps(json_object_get(answer, "result"), JSON_INDENT(2));
+	json_decref(answer);
+	ret = text ? buf_append_str(out, text) : -ENOMEM;
 	free(text);
 	if (ret == 0)
 		ret = buf_append_char(out, '\n');
+	return ret ? run_out_of_memory(err) : 0;
+}
+
+static int result_bytes(struct run *run, struct buf *out, struct err *err)
+{
+	int ret;
+
+	if (!ends_with(run->result, ".pb"))
+		return result_text(run, out, err);
+	ret = buf_append(out, run->binary.data, run->binary.len);
 	return ret ? run_out_of_memory(err) : 0;
 }
 
@@ -166,6 +185,10 @@ int run_collect(struct run *run, struct err *err)
 	if (ret == 0 && run->into)
 		ret = run_outputs_restore(local_store(run->local), run->into, &run->outputs,
 					  run->answer, err);
+	if (ret == 0 && (run->result || run->action))
+		ret = read_result(run, err);
+	if (ret == 0 && run->action)
+		ret = run_action_store(run, err);
 	if (ret == 0)
 		ret = write_result(run, err);
 	return ret;

@@ -249,10 +249,13 @@ static json_t *json_dir(const Reapi__OutputDirectory *d)
 
 	if (d->path[0] != '\0')
 		(void)json_object_set_new(obj, "path", json_text(d->path));
-	(void)json_object_set_new(obj, "treeDigest", json_digest(d->tree_digest));
-	(void)json_object_set_new(obj, "isTopologicallySorted", json_true());
-	(void)json_object_set_new(obj, "rootDirectoryDigest",
-				  json_digest(d->root_directory_digest));
+	if (d->tree_digest)
+		(void)json_object_set_new(obj, "treeDigest", json_digest(d->tree_digest));
+	if (d->is_topologically_sorted)
+		(void)json_object_set_new(obj, "isTopologicallySorted", json_true());
+	if (d->root_directory_digest)
+		(void)json_object_set_new(obj, "rootDirectoryDigest",
+					  json_digest(d->root_directory_digest));
 	return obj;
 }
 
@@ -288,7 +291,9 @@ static json_t *json_result(const Reapi__ActionResult *r)
 		(void)json_object_set_new(obj, "stdoutDigest", json_digest(r->stdout_digest));
 	if (r->stderr_digest)
 		(void)json_object_set_new(obj, "stderrDigest", json_digest(r->stderr_digest));
-	(void)json_object_set_new(obj, "executionMetadata", json_meta(r->execution_metadata));
+	if (r->execution_metadata)
+		(void)json_object_set_new(obj, "executionMetadata",
+					  json_meta(r->execution_metadata));
 	return obj;
 }
 
@@ -303,7 +308,9 @@ static void answer_file(const Reapi__OutputFile *f, json_t *obj)
 static void answer_dir(const Reapi__OutputDirectory *d, json_t *obj)
 {
 	(void)json_object_set_new(obj, "kind", json_string("directory"));
-	(void)json_object_set_new(obj, "digest", json_digest_text(d->root_directory_digest));
+	if (d->root_directory_digest)
+		(void)json_object_set_new(obj, "digest",
+					  json_digest_text(d->root_directory_digest));
 }
 
 static void answer_link(const Reapi__OutputSymlink *l, json_t *obj)
@@ -398,16 +405,16 @@ int fs_result_make(const struct fs_outputs *outputs, const struct fs_capture *ca
 	return 0;
 }
 
-/* What was packed here has all of these; anything else is damage. */
+/* What was packed here has all of these, however it was told; anything else is damage. */
 static bool is_whole(const Reapi__ActionResult *r)
 {
-	bool whole = r->execution_metadata != NULL;
+	bool whole = true;
 
 	for (size_t i = 0; i < r->n_output_files; i++)
 		whole = whole && r->output_files[i]->digest;
 	for (size_t i = 0; i < r->n_output_directories; i++)
-		whole = whole && r->output_directories[i]->tree_digest &&
-			r->output_directories[i]->root_directory_digest;
+		whole = whole && (r->output_directories[i]->tree_digest ||
+				  r->output_directories[i]->root_directory_digest);
 	return whole;
 }
 
