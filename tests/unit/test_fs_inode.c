@@ -2,6 +2,7 @@
 #include "tests/lib/tests.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,40 @@ static struct fs_inode_table *new_table(void)
 
 	assert_int_equal(fs_inode_table_new(&root, &table), 0);
 	return table;
+}
+
+#define NR_MANY 1000000
+
+/* A million files in a thousand directories: 200 bytes each, all told (issue 3). */
+static void test_million_nodes_take_200_bytes_each(void **state)
+{
+	struct mallinfo2 before = mallinfo2();
+	struct fs_inode_table *table = new_table();
+	struct mallinfo2 after;
+	struct fs_inode dir = {0};
+	struct fs_inode leaf;
+
+	for (unsigned i = 0; i < NR_MANY; i++) {
+		struct fs_entry file = {.kind = FS_KIND_FILE, .digest = {.size = i + 1}};
+		struct fs_entry d;
+		char name[32];
+
+		(void)snprintf(name, sizeof(name), "directory-%u", i / 1000);
+		if (i % 1000 == 0) {
+			d = dir_entry(&fs_key_zero, name, 1);
+			assert_int_equal(fs_inode_lookup(table, FS_INODE_ROOT, name, &d, &dir), 0);
+		}
+		memcpy(file.key.bytes, &i, sizeof(i));
+		assert_int_equal(
+			fs_inode_lookup(table, dir.id, "a-name-of-no-account", &file, &leaf), 0);
+	}
+	after = mallinfo2();
+	assert_int_equal(fs_inode_count(table), NR_MANY + NR_MANY / 1000 + 1);
+	/* Under a sanitizer nothing is counted. */
+	if (after.uordblks > before.uordblks)
+		assert_in_range(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd,
+				100UL * NR_MANY, 200UL * NR_MANY);
+	fs_inode_table_free(table);
 }
 
 static void test_path_is_what_leads_to_a_directory(void **state)
@@ -438,6 +473,7 @@ int main(void)
 		cmocka_unit_test(test_top_that_shows_something_else_by_now_is_stale),
 		cmocka_unit_test(test_orphan_has_no_place_and_what_is_below_it_stays),
 		cmocka_unit_test(test_directory_is_adopted_from_a_retired_top_with_all_below),
+		cmocka_unit_test(test_million_nodes_take_200_bytes_each),
 		cmocka_unit_test(test_path_is_what_leads_to_a_directory),
 		cmocka_unit_test(test_file_is_stored_once_and_only_if_it_is_known),
 		cmocka_unit_test(test_directory_is_to_be_listed_once_when_asked_twice),
