@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
+#include "fs/sandbox/missed.h"
 #include "fs/serve/backing.h"
 #include "fs/serve/helper.h"
 #include "fs/serve/inode.h"
@@ -49,10 +50,12 @@ struct fs_push {
 	size_t dirs_cap;
 	size_t dir_at; /* the next to be listed */
 	uint64_t *dirs;
+	size_t names_cap;
 	struct push_name {
 		uint64_t dir;
 		char *name;
-	} names[MAX_NAMES];
+	} * names;
+	bool foreseen; /* WARM: names have the missing ones */
 };
 
 struct fs_pusher {
@@ -78,11 +81,10 @@ struct fs_pusher {
 
 struct fs_push *fs_push_new(enum fs_push_kind kind, uint64_t serial)
 {
-	struct fs_push *push = malloc(sizeof(*push));
+	struct fs_push *push = calloc(1, sizeof(*push));
 
 	if (!push)
 		return NULL;
-	memset(push, 0, offsetof(struct fs_push, names));
 	push->kind = kind;
 	push->serial = serial;
 	push->bytes_left = kind == FS_PUSH_WARM ? WARM_SZ : CHANGES_SZ;
@@ -96,13 +98,32 @@ void fs_push_free(struct fs_push *push)
 		return;
 	for (size_t i = 0; i < push->nr_names; i++)
 		free(push->names[i].name);
+	free(push->names);
 	free(push->dirs);
 	free(push);
 }
 
+/* Room for one more; false: there is none. */
+static bool grow_names(struct fs_push *push)
+{
+	size_t cap = push->names_cap ? 2 * push->names_cap : BATCH;
+	struct push_name *names;
+
+	if (push->nr_names < push->names_cap)
+		return true;
+	if (push->kind != FS_PUSH_WARM && push->nr_names == MAX_NAMES)
+		return false;
+	names = realloc(push->names, cap * sizeof(*names));
+	if (!names)
+		return false;
+	push->names = names;
+	push->names_cap = cap;
+	return true;
+}
+
 void fs_push_name(struct fs_push *push, uint64_t dir, const char *name)
 {
-	char *copy = push->nr_names < MAX_NAMES ? strdup(name) : NULL;
+	char *copy = grow_names(push) ? strdup(name) : NULL;
 
 	if (copy)
 		push->names[push->nr_names++] = (struct push_name){dir, copy};
@@ -278,7 +299,8 @@ static void look_up_names(struct fs_pusher *p, struct fs_push *push)
 		items[nr++] = (struct item){push->names[push->name_at].dir,
 					    push->names[push->name_at].name, NULL};
 	look_batch(p, items, nr, &p->nr_names);
-	for (size_t i = from; i < push->name_at && is_wanted(p, push); i++)
+	for (size_t i = from; push->kind != FS_PUSH_WARM && i < push->name_at && is_wanted(p, push);
+	     i++)
 		store_name(p, push, &push->names[i]);
 }
 
@@ -349,6 +371,38 @@ static void list_dirs(struct fs_pusher *p, struct fs_push *push)
 		follow_up(p, push, follow[i]);
 }
 
+/* The directory that has the name at the end of @path, from @top on; *name is that. */
+static uint64_t find_parent(struct fs_pusher *p, uint64_t top, char *path, const char **name)
+{
+	struct fs_inode dir = {.id = top};
+	char *slash;
+
+	while ((slash = strchr(path, '/')) != NULL) {
+		*slash = '\0';
+		if (!fs_inode_child(p->opts.session->table, dir.id, path, &dir))
+			return 0;
+		path = slash + 1;
+	}
+	*name = path;
+	return dir.id;
+}
+
+/* What sandboxes looked for in vain will not be found in this tree either, most of it. */
+static void foresee_names(struct fs_pusher *p, struct fs_push *push)
+{
+	char *path;
+
+	push->foreseen = true;
+	for (size_t i = 0; p->opts.missed && (path = fs_missed_get(p->opts.missed, i)); i++) {
+		const char *name;
+		uint64_t dir = find_parent(p, push->dirs[0], path, &name);
+
+		if (dir != 0 && name[0] != '\0')
+			fs_push_name(push, dir, name);
+		free(path);
+	}
+}
+
 /* One turn of @push. False: it is done. */
 static bool run_push(struct fs_pusher *p, struct fs_push *push)
 {
@@ -358,6 +412,8 @@ static bool run_push(struct fs_pusher *p, struct fs_push *push)
 		list_dirs(p, push);
 	else if (push->name_at < push->nr_names)
 		look_up_names(p, push);
+	else if (push->kind == FS_PUSH_WARM && !push->foreseen)
+		foresee_names(p, push);
 	else
 		return false;
 	return true;

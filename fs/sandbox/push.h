@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 struct err;
+struct fs_missed;
 struct fs_probes;
 struct fs_session;
 struct meta;
@@ -21,7 +22,8 @@ struct fs_push;
 
 enum fs_push_kind {
 	FS_PUSH_CHANGES, /* of a tree that became a sandbox's: as long as it is that */
-	FS_PUSH_WARM,	 /* of a retired tree: with all below, and the small files */
+	FS_PUSH_WARM,	 /* of a retired tree, its top alone: all below, the small files, and
+			    names that are missing */
 	FS_PUSH_WANT,	 /* of any: with the small files when they are few */
 };
 
@@ -51,6 +53,7 @@ struct fs_pusher;
 struct fs_pusher_options {
 	struct meta *meta;
 	struct fs_session *session; /* one; its threads serve until fs_pusher_stop */
+	struct fs_missed *missed;   /* what warmed trees are looked up for, too */
 	struct fs_probes *probes;   /* is told when it turns out to be impossible */
 	const char *helper_program; /* as fs_helper_new */
 	const char *base;	    /* absolute path of session one; outlives it */

@@ -93,8 +93,13 @@ static void lookup(const struct fs_again *again)
 	int ret = dir->entry.view->ops->lookup(dir->entry.view, &dir->entry, name, &entry, &err);
 
 	if (ret == 0) {
-		if (!await_name(session, again, &err))
-			reply_missing(req, dir->entry.view);
+		bool told = session->opts.missed && dir->id != FS_INODE_ROOT && !is_walker(req);
+
+		if (await_name(session, again, &err))
+			return;
+		reply_missing(req, dir->entry.view);
+		if (told)
+			session->opts.missed(session->opts.ctx, dir->id, name);
 		return;
 	}
 	if (ret > 0)

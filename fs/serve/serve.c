@@ -27,6 +27,7 @@
 #include "fs/control/quota.h"
 #include "fs/fs.h"
 #include "fs/sandbox/large.h"
+#include "fs/sandbox/missed.h"
 #include "fs/sandbox/push.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/sandbox/slot.h"
@@ -71,6 +72,7 @@ struct daemon {
 	struct fs_slots *slots;
 	struct fs_large *large;
 	struct fs_pusher *_Atomic pusher; /* NULL until started, or not wanted */
+	struct fs_missed *missed;
 	struct fs_sandboxes *sandboxes;
 	struct fs_backing_table *backing;
 	struct fs_executor *executor; /* runs commands */
@@ -132,6 +134,20 @@ static void on_want(void *ctx, uint64_t dir)
 
 	if (pusher)
 		fs_pusher_want(pusher, dir);
+}
+
+static void on_missed(void *ctx, uint64_t dir, const char *name)
+{
+	struct daemon *d = ctx;
+	auto_free char *above = fs_inode_path(d->one->table, dir);
+	auto_free char *path = NULL;
+	/* Without the sandbox's id. */
+	const char *slash = above ? strchr(above, '/') : NULL;
+
+	if (!above || asprintf(&path, "%s%s%s", slash ? slash + 1 : "", slash ? "/" : "", name) < 0)
+		path = NULL;
+	if (path)
+		fs_missed_note(d->missed, path);
 }
 
 /* Refuse new commands if none but @nr run and there are no sandboxes. */
@@ -307,6 +323,8 @@ static int open_data(struct daemon *d, struct err *err)
 		return ret;
 	slots.meta = d->meta;
 	ret = fs_slots_new(&slots, &d->slots);
+	if (ret == 0 && !fs_probes_is_off(d->probes, FS_FEATURE_PUSH))
+		ret = fs_missed_new(d->store, &d->missed);
 	if (ret == 0)
 		ret = fs_executor_new(EXECUTOR_THREADS, &d->executor);
 	if (ret == 0 && d->opts->large_min > 0)
@@ -388,6 +406,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.gid = getegid(),
 		.ended = on_session_ended,
 		.want = one ? on_want : NULL,
+		.missed = one && d->missed ? on_missed : NULL,
 		.ctx = d,
 	};
 	int ret = fs_mount_new(one, d->opts->allow_other, mount, err);
@@ -428,6 +447,7 @@ static void start_pusher(struct daemon *d)
 	const struct fs_pusher_options opts = {
 		.meta = d->meta,
 		.session = d->one,
+		.missed = d->missed,
 		.probes = d->probes,
 		.helper_program = d->opts->helper_program,
 		.base = d->base,
@@ -598,6 +618,7 @@ static bool stop_commands(struct daemon *d)
 
 static int close_data(struct daemon *d, struct err *err)
 {
+	struct err save_err = {0};
 	struct err sync_err = {0};
 	int ret;
 
@@ -611,6 +632,9 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_upkeep_free(d->upkeep);
 	fs_slots_free(d->slots);
 	fs_pusher_free(d->pusher);
+	if (d->missed && fs_missed_save(d->missed, d->store, &save_err) < 0)
+		log_warn("%s", save_err.msg);
+	fs_missed_free(d->missed);
 	fs_session_free(d->one);
 	fs_session_free(d->two);
 	fs_channels_free(d->channels);

@@ -51,6 +51,8 @@ struct fs_session_options {
 	 * it. Called by a thread that serves; must not block. NULL: never.
 	 */
 	void (*want)(void *ctx, uint64_t dir);
+	/* @name was looked for in @dir in vain. As want. */
+	void (*missed)(void *ctx, uint64_t dir, const char *name);
 	void *ctx;
 };
 

@@ -73,6 +73,43 @@ eq "new ones" 1 "$(counter config fresh)"
 for lane in 1 2 3; do casbox sandbox remove lane$lane; done
 mount_stop
 
+# What is looked for in vain is known the next time, unless it is there by then.
+in_vain() {
+	for name in nowhere a/nowhere.h a/b/nowhere.h c/y none/x; do
+		[ ! -e "$1/$name" ] || fail "$name is in $1"
+	done
+}
+mount_start
+in_vain "$(sandbox_new "$one" --id one --output out/)"
+casbox sandbox remove one
+mount_stop
+[ -s "$STORE/run/missed" ] || fail "the missed names are not kept"
+mount_start --warm "$one"
+await settled
+box=$(sandbox_new "$one" --id one --output out/)
+ls "$box" > list
+gone=$(forgets)
+all_upcalls > before
+in_vain "$box"
+all_upcalls > after
+cmp before after || [ "$gone" != "$(forgets)" ] || fail "asked: $(cat before after)"
+casbox sandbox remove one
+mkdir tree/none
+echo "x in none" > tree/none/x
+echo "y in c" > tree/c/y
+found=$(put tree)
+box=$(sandbox_new "$found" --id found --output out/)
+trees_equal tree "$box"
+casbox sandbox remove found
+mount_stop
+mount_start --warm "$found"
+await settled
+box=$(sandbox_new "$found" --id found --output out/)
+trees_equal tree "$box"
+casbox sandbox remove found
+mount_stop
+rm -r tree/none tree/c/y
+
 # The second name in a directory has the others come: of c, and of the top, where out and
 # c were asked for.
 for i in $(seq 40); do echo "$i" > tree/c/$i; done

@@ -12,6 +12,9 @@
 #include "cas/cas.h"
 #include "tools/bench/bench_env.h"
 
+#define WARM_MS	      60000
+#define WARM_PAUSE_MS 20
+
 int bench_box_new(const struct bench_env *env, const char *dir, struct bench_box **out,
 		  struct err *err)
 {
@@ -45,6 +48,32 @@ int bench_box_mount(struct bench_box *box, struct err *err)
 	return ret;
 }
 
+/* Until the daemon has nothing to push any more. */
+static int await_warm(struct bench_box *box, struct err *err)
+{
+	struct bench_channel channel = {.fd = -1};
+	int ret = bench_channel_open(box, &channel, err);
+
+	for (int left = WARM_MS / WARM_PAUSE_MS; ret == 0; left--) {
+		json_t *answer = NULL;
+		bool done = true;
+
+		ret = bench_ask(&channel, &answer, err, "stats");
+		if (ret == 0)
+			done = json_integer_value(json_object_get(json_object_get(answer, "push"),
+								  "waiting")) == 0;
+		json_decref(answer);
+		if (done)
+			break;
+		if (left == 0)
+			ret = err_set(err, -ETIMEDOUT, "the lanes are not warm after %d s",
+				      WARM_MS / 1000);
+		(void)usleep(WARM_PAUSE_MS * 1000);
+	}
+	bench_channel_close(&channel);
+	return ret;
+}
+
 int bench_box_mount_warm(struct bench_box *box, size_t lanes, const char *root, struct err *err)
 {
 	const char *help[] = {box->env->casbox, "mount", "--help", NULL};
@@ -60,9 +89,10 @@ int bench_box_mount_warm(struct bench_box *box, size_t lanes, const char *root, 
 		return err_set(err, -EOPNOTSUPP, "'casbox mount' has no option --warm");
 	(void)snprintf(number, sizeof(number), "%zu", lanes);
 	ret = bench_spawn_ok(argv, NULL, NULL, err);
-	if (ret == 0)
-		box->mounted = true;
-	return ret;
+	if (ret < 0)
+		return ret;
+	box->mounted = true;
+	return await_warm(box, err);
 }
 
 int bench_box_umount(struct bench_box *box, struct err *err)
