@@ -62,6 +62,8 @@ struct tier_scheme {
 extern const struct tier_scheme tier_scheme_file;
 extern const struct tier_scheme tier_scheme_http; /* with libcurl */
 extern const struct tier_scheme tier_scheme_https;
+extern const struct tier_scheme tier_scheme_grpc; /* with gRPC core */
+extern const struct tier_scheme tier_scheme_grpcs;
 
 /* Read up to @len bytes at @offset of a source; the count, 0 at the end, negative. */
 int64_t tier_source_read(const struct cas_source *source, uint64_t size, uint64_t offset,
