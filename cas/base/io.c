@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/btrfs.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -292,6 +293,17 @@ static bool is_subvolume(int dir_fd, int fd, const struct stat *st)
 	       (fstat(dir_fd, &above) == 0 && above.st_dev == st->st_dev);
 }
 
+/* A subvolume may be read-only, and its owner may change that. */
+static void make_writable(int fd)
+{
+	__u64 flags;
+
+	if (ioctl(fd, BTRFS_IOC_SUBVOL_GETFLAGS, &flags) < 0 || !(flags & BTRFS_SUBVOL_RDONLY))
+		return;
+	flags &= ~BTRFS_SUBVOL_RDONLY;
+	(void)ioctl(fd, BTRFS_IOC_SUBVOL_SETFLAGS, &flags);
+}
+
 /* Check and open: *fd, or 0 with *fd < 0 when it is gone. */
 static int remove_open(int dir_fd, const char *name, const struct removal *r, int *fd,
 		       struct err *err)
@@ -320,6 +332,8 @@ static int remove_open(int dir_fd, const char *name, const struct removal *r, in
 	*fd = openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*fd < 0)
 		return err_set(err, -errno, "cannot read directory %s", name);
+	if (st.st_ino == IO_SUBVOLUME_INO)
+		make_writable(*fd);
 	return 0;
 }
 

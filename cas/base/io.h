@@ -39,8 +39,9 @@ int io_mkdir_parents(int dir_fd, const char *path, mode_t mode);
 
 /*
  * Remove a file or a whole tree, never following a symlink and never leaving its
- * filesystem (-EXDEV at a mount point; a btrfs subvolume is none). Directories without u+rwx are
- * given it first; modes of files are not touched. A missing name is success.
+ * filesystem (-EXDEV at a mount point; a btrfs subvolume is none, nor is its being read-only
+ * heeded). Directories without u+rwx are given it first; modes of files are not touched. A missing
+ * name is success.
  */
 int io_remove_tree(int dir_fd, const char *name, struct err *err);
 
