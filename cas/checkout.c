@@ -13,6 +13,7 @@
 #include "cas/base/io.h"
 #include "cas/checkout_i.h"
 #include "cas/directory.h"
+#include "cas/store.h"
 #include "cas/text_i.h"
 
 /*
@@ -215,6 +216,7 @@ int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int 
 	auto_call(destination_fini) struct destination d = {.parent_fd = -1};
 	struct cas_checkout_progress own = {0};
 	struct cas_directory *dir = NULL;
+	const struct cas_catalog *catalog;
 	struct checkout co;
 	int ret = destination_open(dir_fd, dest, &d, err);
 
@@ -226,6 +228,8 @@ int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int 
 	cas_directory_free(dir);
 	if (ret < 0)
 		return ret;
+	catalog = cas_store_catalog(store);
+	catalog->ops->tree_touch(catalog->ctx, root);
 	checkout_init(&co, store, dest, opts, &own);
 	ret = checkout_run(&co, root, &d, opts && opts->snapshot, err);
 	checkout_fini(&co);
@@ -237,6 +241,7 @@ int cas_checkout_file(struct cas_store *store, const struct cas_digest *digest, 
 		      struct err *err)
 {
 	struct cas_checkout_progress own = {0};
+	const struct cas_catalog *catalog = cas_store_catalog(store);
 	struct cas_node node = {.kind = CAS_NODE_FILE, .executable = executable, .digest = *digest};
 	char temp[CAS_TEMP_NAME_SZ];
 	struct checkout co;
@@ -251,6 +256,7 @@ int cas_checkout_file(struct cas_store *store, const struct cas_digest *digest, 
 	checkout_init(&co, store, name, opts, &own);
 	ret = checkout_file(&co, dir_fd, &node, err);
 	checkout_fini(&co);
+	catalog->ops->blob_touch(catalog->ctx, digest);
 	if (ret < 0)
 		return err_context(err, ret, "cannot check out '%s'", CAS_TEXT(name));
 	if (renameat(dir_fd, temp, dir_fd, name) == 0) {

@@ -43,7 +43,7 @@ struct cas_checkout_options {
  * tree grows under a temporary name beside @dest and is renamed into place; a failed or
  * killed checkout leaves @dest as it was.
  *
- * With opts->snapshot, mode auto or reflink, and store and @dest in one btrfs, a tree of
+ * With opts->snapshot, mode auto, and store and @dest in one btrfs, a tree of
  * 512 entries or more is kept as a read-only subvolume in STORE/trees; @dest is then a
  * subvolume, a snapshot of it, whose files have the time of the first such checkout.
  * -EEXIST: @dest is there. -ENOENT: a blob is missing (named), or @dest's parent.

@@ -11,7 +11,7 @@
 #include "cas/base/watch.h"
 #include "cas/copy.h"
 #include "cas/directory.h"
-#include "cas/store.h"
+#include "cas/store_i.h"
 
 /*
  * A hardlink shares mode and times with every other checkout of the digest, so nodes
@@ -57,7 +57,10 @@ static int fill(struct checkout *co, const struct cas_digest *digest, int fd, st
 
 	if (digest->size == 0)
 		return 0;
-	ret = cas_store_open_blob(co->store, digest, &blob, err);
+	/* The use is told once, of the whole tree. */
+	ret = cas_store_open_here(co->store, digest, &blob, NULL);
+	if (ret < 0)
+		ret = cas_store_open_blob(co->store, digest, &blob, err);
 	if (ret < 0)
 		return ret;
 	if (co->mode == CAS_CHECKOUT_REFLINK ||

@@ -394,8 +394,7 @@ int checkout_snapshot(struct checkout *co, const struct cas_digest *root, int te
 	char key[KEY_SZ];
 	int ret;
 
-	if ((co->mode != CAS_CHECKOUT_AUTO && co->mode != CAS_CHECKOUT_REFLINK) ||
-	    !is_same_btrfs(co->store->dir_fd, temp_fd))
+	if (co->mode != CAS_CHECKOUT_AUTO || !is_same_btrfs(co->store->dir_fd, temp_fd))
 		return 0;
 	key_of(root, key);
 	trees_fd = open_trees(co->store, false);

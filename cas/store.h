@@ -76,7 +76,8 @@ int cas_store_read_blob(struct cas_store *store, const struct cas_digest *digest
 /*
  * A file to hardlink for a checkout: mode 0444 or 0555, content of @digest, never the
  * blob itself; made on first use without a writable descriptor of it ever being open
- * in a process that may fork. *dir_fd is borrowed, @name is relative to it.
+ * in a process that may fork. *dir_fd is borrowed, @name is relative to it. That it is
+ * used is the caller's to tell the catalog.
  */
 int cas_store_link_variant(struct cas_store *store, const struct cas_digest *digest,
 			   bool executable, int *dir_fd, char name[72], struct err *err);

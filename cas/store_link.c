@@ -248,8 +248,6 @@ int cas_store_link_variant(struct cas_store *store, const struct cas_digest *dig
 	if (ret < 0)
 		return err_set(err, ret, "cannot make a file to link for blob %s: %s",
 			       CAS_DIGEST_TEXT(digest), strerrordesc_np(-ret));
-	if (ret == 1)
-		store->catalog->ops->blob_touch(store->catalog->ctx, digest);
 	*dir_fd = store->link_fd[executable];
 	cas_layout_path(digest->hash, name);
 	return 0;
