@@ -112,9 +112,17 @@ static bool ledger_wants(const struct meta_row *row)
 	return row->kind != META_ROW_FILE && row->kind != META_ROW_DIR;
 }
 
+/* Uses may go missing in a power cut: for them the disk is not waited for. */
+static bool is_only_uses(const struct meta_row *rows)
+{
+	while (rows && (rows->kind == META_ROW_TOUCH || rows->kind == META_ROW_TREE))
+		rows = rows->next;
+	return rows == NULL;
+}
+
 static int ledger_try(struct meta_ledger *l, const struct meta_row *rows, struct err *err)
 {
-	int ret = meta_ledger_mark(l, err);
+	int ret = is_only_uses(rows) ? 0 : meta_ledger_mark(l, err);
 
 	if (ret == 0)
 		ret = meta_ledger_begin(l, err);
