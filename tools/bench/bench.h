@@ -76,6 +76,9 @@ int bench_write(struct bench_env *env, struct bench_report *rep, struct err *err
 int bench_put(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_put_local(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_put_tree(struct bench_env *env, struct bench_report *rep, struct err *err);
+int bench_copy(struct bench_env *env, struct bench_report *rep, struct err *err);
+int bench_checkout(struct bench_env *env, struct bench_report *rep, struct err *err);
+int bench_stat(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_real(struct bench_env *env, struct bench_report *rep, struct err *err);
 
 #endif
