@@ -369,7 +369,7 @@ class Worker(threading.Thread):
             r = run("sandbox", "create", "--root", digest, "--id", name, "--output", "out/",
                     "--mount", MNT)
             # It may exist although its maker was not told.
-            if r.status == 0 or b"exist" in r.err:
+            if r.status == 0 or b"in use" in r.err:
                 return
             if calm or time.time() > end:
                 raise Wrong("create: %s" % r)
