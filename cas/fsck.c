@@ -37,6 +37,7 @@ struct fsck {
 	_Atomic unsigned next;
 	_Atomic uint64_t blobs;
 	_Atomic uint64_t bytes;
+	_Atomic uint64_t disk;
 	_Atomic uint64_t faults;
 	_Atomic uint64_t repaired;
 	_Atomic uint64_t foreign;
@@ -102,6 +103,22 @@ static void mended(struct fsck *f, const char *path, int ret)
 		fault(f, "%s: cannot be repaired: %s", path, strerrordesc_np(-ret));
 }
 
+/* Its right size is what was recorded, as far as it was. */
+static void lose(struct walk *w, struct cas_digest *d)
+{
+	const struct cas_catalog *cat = w->f->store->catalog;
+	uint64_t size;
+
+	if (cat->ops->size_find(cat->ctx, d->hash, &size) == 1)
+		d->size = size;
+	cas_pending_drop(w->f->store, d);
+	cat->ops->blob_drop(cat->ctx, d);
+	lock_take(&w->f->talk);
+	if (w->f->opts->lost)
+		w->f->opts->lost(w->f->opts->ctx, d);
+	lock_drop(&w->f->talk);
+}
+
 static void set_aside(struct walk *w, const struct cas_walk_item *item)
 {
 	struct cas_digest d = {.size = (uint64_t)item->st.st_size};
@@ -113,8 +130,7 @@ static void set_aside(struct walk *w, const struct cas_walk_item *item)
 	mended(w->f, item->path, ret < 0 ? ret : 0);
 	if (ret == 1 && w->area == AREA_CAS) {
 		memcpy(d.hash, item->hash, CAS_HASH_SZ);
-		cas_pending_drop(w->f->store, &d);
-		w->f->store->catalog->ops->blob_drop(w->f->store->catalog->ctx, &d);
+		lose(w, &d);
 	}
 }
 
@@ -168,6 +184,7 @@ static void check_blob(struct walk *w, const struct cas_walk_item *item)
 		return;
 	}
 	progress(w->f, real.size);
+	atomic_fetch_add(&w->f->disk, (uint64_t)item->st.st_blocks * 512);
 	if (memcmp(real.hash, item->hash, CAS_HASH_SZ) != 0) {
 		fault(w->f, "%s: its %llu bytes hash to %.64s", item->path,
 		      (unsigned long long)real.size, CAS_DIGEST_TEXT(&real));
@@ -384,6 +401,7 @@ int cas_fsck(struct cas_store *store, const struct cas_fsck_options *opts,
 	*out = (struct cas_fsck_result){
 		.blobs = atomic_load(&f.blobs),
 		.bytes = atomic_load(&f.bytes),
+		.disk = atomic_load(&f.disk),
 		.faults = atomic_load(&f.faults),
 		.repaired = atomic_load(&f.repaired),
 		.foreign = atomic_load(&f.foreign),

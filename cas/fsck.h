@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct cas_digest;
 struct cas_store;
 struct err;
 
@@ -22,6 +23,11 @@ struct cas_fsck_options {
 	void (*fault)(void *ctx, const char *line);
 	/* One line for each thing that is no fault but no blob: foreign names. May be NULL. */
 	void (*note)(void *ctx, const char *line);
+	/*
+	 * With @repair: a blob was moved aside, and is to be had from elsewhere. Its size is
+	 * that of its last days where nobody recorded one. One call at a time; may be NULL.
+	 */
+	void (*lost)(void *ctx, const struct cas_digest *digest);
 	void *ctx;
 	struct cas_fsck_progress *progress; /* may be NULL */
 };
@@ -29,6 +35,7 @@ struct cas_fsck_options {
 struct cas_fsck_result {
 	uint64_t blobs;
 	uint64_t bytes;
+	uint64_t disk; /* of their blocks */
 	uint64_t faults;
 	uint64_t repaired;
 	uint64_t foreign;

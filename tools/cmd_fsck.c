@@ -13,6 +13,7 @@
 
 struct fsck_args {
 	bool repair;
+	struct cli_list from;
 	bool json;
 	int threads;
 };
@@ -21,6 +22,8 @@ struct fsck_args {
 static const struct cli_option options[] = {
 	{"repair", 0, CLI_FLAG, ARG(repair), NULL, "set wrong blobs aside, mend modes", false,
 	 NULL},
+	{"from", 0, CLI_LIST, ARG(from), "PATH",
+	 "with --repair: put PATH again when blobs are lost", false, NULL},
 	{"json", 0, CLI_FLAG, ARG(json), NULL, "one JSON object a fault, then the sums", false,
 	 NULL},
 	{"threads", 'j', CLI_NUMBER, ARG(threads), "N", "how many files at once", true, NULL},
@@ -33,6 +36,8 @@ struct fsck {
 	struct cas_fsck_result result;
 	bool miscounted; /* the ledger's sums are not those of the files */
 	struct meta_reconcile_result recounted;
+	struct buf lost; /* of struct cas_digest: moved aside */
+	uint64_t nr_restored;
 };
 
 static void print_fault(void *ctx, const char *line)
@@ -59,6 +64,11 @@ static void print_note(void *ctx, const char *line)
 	cli_warn(fsck->cli, "note: %s", line);
 }
 
+static size_t nr_lost(const struct fsck *fsck)
+{
+	return fsck->lost.len / sizeof(struct cas_digest);
+}
+
 static void print_sums(const struct fsck *fsck)
 {
 	const struct cas_fsck_result *r = &fsck->result;
@@ -67,9 +77,11 @@ static void print_sums(const struct fsck *fsck)
 
 	if (fsck->args->json) {
 		(void)cli_print_json(json_pack(
-			"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "blobs", (json_int_t)r->blobs,
-			"bytes", (json_int_t)r->bytes, "faults", (json_int_t)r->faults, "repaired",
-			(json_int_t)r->repaired, "foreign", (json_int_t)r->foreign, "adopted",
+			"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "blobs",
+			(json_int_t)r->blobs, "bytes", (json_int_t)r->bytes, "faults",
+			(json_int_t)r->faults, "repaired", (json_int_t)r->repaired, "lost",
+			(json_int_t)(nr_lost(fsck) - fsck->nr_restored), "restored",
+			(json_int_t)fsck->nr_restored, "foreign", (json_int_t)r->foreign, "adopted",
 			(json_int_t)counts->adopted, "dropped", (json_int_t)counts->dropped,
 			"resized", (json_int_t)counts->resized));
 		return;
@@ -80,9 +92,57 @@ static void print_sums(const struct fsck *fsck)
 			 "gone, %llu had another size",
 			 (unsigned long long)counts->adopted, (unsigned long long)counts->dropped,
 			 (unsigned long long)counts->resized);
+	if (nr_lost(fsck) > 0)
+		cli_warn(fsck->cli, "note: %zu blobs were lost, %llu of them are back",
+			 nr_lost(fsck), (unsigned long long)fsck->nr_restored);
 	cli_warn(fsck->cli, "%llu blobs, %s: %llu faults, %llu repaired",
 		 (unsigned long long)r->blobs, progress_size(r->bytes, size),
 		 (unsigned long long)r->faults, (unsigned long long)r->repaired);
+}
+
+static void remember_lost(void *ctx, const struct cas_digest *digest)
+{
+	struct fsck *fsck = ctx;
+
+	(void)buf_append(&fsck->lost, digest, sizeof(*digest));
+}
+
+/* Files and trees that may hold what was lost: what is there already is not written again. */
+static int put_again(struct fsck *fsck, struct cas_store *store, struct err *err)
+{
+	const struct cas_ingest_options opts = {.nr_threads = fsck->args->threads};
+	struct cas_ingest_result result;
+	int ret = 0;
+
+	for (size_t i = 0; i < fsck->args->from.nr && ret == 0; i++)
+		ret = cas_ingest(store, fsck->args->from.items[i], &opts, &result, err);
+	return ret;
+}
+
+/* Here again, or in a tier? What is nowhere is told by name. */
+static void look_for(struct fsck *fsck, struct local *local, const struct cas_digest *digest)
+{
+	struct err why = {0};
+	int ret = cas_store_has(local_store(local), digest);
+
+	if (ret != 1 && local_fetch(local))
+		ret = cas_fetch_wait(local_fetch(local), digest, NULL, &why) == 0;
+	if (ret == 1)
+		fsck->nr_restored++;
+	else
+		cli_warn(fsck->cli,
+			 "note: %s is lost; put it again, or name where it is with --from",
+			 CAS_DIGEST_TEXT(digest));
+}
+
+static int restore_lost(struct fsck *fsck, struct local *local, struct err *err)
+{
+	const struct cas_digest *lost = (const struct cas_digest *)(const void *)fsck->lost.data;
+	int ret = nr_lost(fsck) > 0 ? put_again(fsck, local_store(local), err) : 0;
+
+	for (size_t i = 0; i < nr_lost(fsck); i++)
+		look_for(fsck, local, &lost[i]);
+	return ret;
 }
 
 static int fsck_store(struct fsck *fsck, struct local *local, struct err *err)
@@ -93,6 +153,7 @@ static int fsck_store(struct fsck *fsck, struct local *local, struct err *err)
 		.nr_threads = fsck->args->threads,
 		.fault = print_fault,
 		.note = print_note,
+		.lost = remember_lost,
 		.ctx = fsck,
 		.progress = &counted,
 	};
@@ -110,9 +171,10 @@ static int fsck_store(struct fsck *fsck, struct local *local, struct err *err)
 	progress_end(progress);
 	if (ret == 0 && !cas_store_is_read_only(local_store(local)) &&
 	    meta_stat(local_meta(local), &known, NULL) == 0)
-		fsck->miscounted =
-			known.blobs != fsck->result.blobs || known.bytes != fsck->result.bytes;
-	return ret;
+		fsck->miscounted = known.blobs != fsck->result.blobs ||
+				   known.bytes != fsck->result.bytes ||
+				   known.disk != fsck->result.disk;
+	return ret == 0 ? restore_lost(fsck, local, err) : ret;
 }
 
 static int ask_daemon(const struct daemon *daemon, struct meta_reconcile_result *out,
@@ -170,17 +232,23 @@ int cmd_fsck(struct cli *cli, int argc, char **argv, struct err *err)
 		return ret < 0 ? ret : 0;
 	if (words.argc > 0)
 		return cli_usage(cli, err, "unexpected argument '%s'", words.argv[0]);
+	if (args.from.nr > 0 && !args.repair)
+		return cli_usage(cli, err, "--from goes with --repair");
 	ret = local_open(cli, args.repair ? LOCAL_RECORD : LOCAL_READ, &local, err);
 	if (ret == 0)
 		ret = fsck_store(&fsck, local, err);
 	local_close(local);
-	if (ret)
+	cli_list_fini(&args.from);
+	if (ret) {
+		buf_fini(&fsck.lost);
 		return ret;
+	}
 	if (fsck.miscounted) {
 		ret = recount(cli, &fsck.recounted, &why);
 		if (ret)
 			cli_warn(cli, "note: counts differ and stay: %s", err_text(&why, ret));
 	}
 	print_sums(&fsck);
+	buf_fini(&fsck.lost);
 	return fsck.result.faults > 0 ? 1 : 0;
 }

@@ -278,7 +278,9 @@ class Worker(threading.Thread):
             with open("%s/cas/file/%s" % (MNT, digest.replace("/", "-")), "rb") as f:
                 got = f.read()
         except OSError as e:
-            if e.errno != errno.ENOENT and calm:
+            # EIO: it was evicted between the look at its name and the open.
+            gone = e.errno == errno.ENOENT or (e.errno == errno.EIO and not self.look(digest, content))
+            if not gone and calm:
                 raise Wrong("mount: %s: %s" % (digest, e))
             S.count("mount absent")
             return
