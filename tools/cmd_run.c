@@ -2,7 +2,9 @@
 #include "tools/cmd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +40,12 @@ static const struct cli_option options[] = {
 	 true, NULL},
 	{"writable", 'w', CLI_TEXT, ARG(writable), "WHAT", "outputs (default), dirs or all", true,
 	 "outputs|dirs|all"},
+	{"isolate", 'I', CLI_FLAG, ARG(isolate), NULL,
+	 "show it the sandbox and basic host paths, no more", false, NULL},
+	{"host-path", 0, CLI_LIST, ARG(host_paths), "PATH", "with --isolate: show PATH as well",
+	 false, NULL},
+	{"share-net", 0, CLI_FLAG, ARG(share_net), NULL, "with --isolate: leave it the network",
+	 false, NULL},
 	{"id", 0, CLI_TEXT, ARG(id), "ID", "the sandbox's name (default: random, unlisted)", false,
 	 NULL},
 	{"mount", 'm', CLI_TEXT, ARG(mount), "MNT", "use that mount", true, NULL},
@@ -77,6 +85,12 @@ static bool same_name(const char *a, const char *b)
 	return strncmp(a, b, len) == 0 && b[len] == '=';
 }
 
+/* Ours; in isolation PATH is all that comes along. */
+static bool is_inherited(const struct run *run, const char *item)
+{
+	return !run->args.isolate || strncmp(item, "PATH=", 5) == 0;
+}
+
 /* Our environment with --env on top. */
 static int make_env(struct run *run, struct err *err)
 {
@@ -95,7 +109,7 @@ static int make_env(struct run *run, struct err *err)
 		return run_out_of_memory(err);
 	for (size_t i = 0; i < nr + run->args.env.nr; i++) {
 		char *item = i < nr ? environ[i] : (char *)(uintptr_t)run->args.env.items[i - nr];
-		bool later = false;
+		bool later = i < nr && !is_inherited(run, item);
 
 		for (size_t j = 0; j < run->args.env.nr && !later; j++)
 			later = nr + j > i && same_name(run->args.env.items[j], item);
@@ -123,6 +137,8 @@ static int check_args(struct run *run, const struct cli_words *words, struct err
 		return cli_usage(run->cli, err,
 				 "--action says what is run: it takes no command, --root, "
 				 "--input, --output, --env or --workdir");
+	if (!a->isolate && a->share_net)
+		return cli_usage(run->cli, err, "--share-net belongs to --isolate");
 	if (a->root && a->input)
 		return cli_usage(run->cli, err, "--root and --input exclude each other");
 	if (a->workdir && (a->workdir[0] == '/' || strstr(a->workdir, "..")))
@@ -138,6 +154,8 @@ static int check_args(struct run *run, const struct cli_words *words, struct err
 	ret = make_env(run, err);
 	if (ret == 0 && (a->into || a->input))
 		ret = make_absolute(a->into ? a->into : a->input, &run->into, err);
+	if (ret == 0 && a->isolate)
+		ret = run_host_init(&run->host, &a->host_paths, a->share_net, err);
 	if (ret == 0 && a->result)
 		ret = make_absolute(a->result, &run->result, err);
 	return ret;
@@ -186,13 +204,15 @@ static int make_group(struct run *run, struct err *err)
 	return ret == -EINVAL ? 0 : ret;
 }
 
-static int run_command(struct run *run, struct err *err)
+static int run_command(struct run *run, const char *const *argv, int keep_fd, struct err *err)
 {
 	const int signals[] = {run->cli->xfsz_ignored ? 0 : SIGXFSZ, 0};
 	struct run_child_options opts = {
-		.argv = (const char *const *)run->argv,
+		.argv = argv,
 		.env = (const char *const *)(run->command_env ? run->command_env : run->env),
-		.cwd = run->path,
+		.cwd = keep_fd ? run->top : run->path,
+		.keep_fd = keep_fd,
+		.in_init = keep_fd > 0,
 		.cgroup = run->cgroup.path,
 		.cgroup_fd = run->cgroup.fd,
 		.leave_group = leave_group,
@@ -207,6 +227,59 @@ static int run_command(struct run *run, struct err *err)
 	return run_child(&opts, &run->signals, &run->child, err);
 }
 
+/* Nothing that the profile shows may be, hold or be held by what is ours. */
+static int check_host(struct run *run, struct err *err)
+{
+	const char *blobs = run->cli->blobs;
+	/* MNT/sandboxes/ID */
+	auto_free char *mnt = strndup(run->top, strlen(run->top) - strlen(run->id) - 1);
+	char real[PATH_MAX];
+	int ret = mnt ? 0 : run_out_of_memory(err);
+
+	if (ret == 0)
+		*strrchr(mnt, '/') = '\0';
+	if (ret == 0)
+		ret = run_host_forbid(&run->host, "the mount", mnt, err);
+	if (ret == 0)
+		ret = run_host_forbid(&run->host, "the store", local_path(run->local), err);
+	if (ret == 0 && blobs && realpath(blobs, real))
+		ret = run_host_forbid(&run->host, "the store's blobs", real, err);
+	return ret;
+}
+
+/* @out is the end of a pipe at which one byte tells that the command began. */
+static int run_inside(struct run *run, struct err *err)
+{
+	auto_close int in = -1;
+	auto_close int out = -1;
+	char **words = NULL;
+	char byte;
+	int fds[2];
+	int ret = check_host(run, err);
+
+	if (ret == 0)
+		ret = run_isolate_words(
+			&run->host, run->top, run->workdir, (const char *const *)run->argv,
+			(const char *const *)(run->command_env ? run->command_env : run->env),
+			&words, err);
+	if (ret)
+		return ret;
+	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK)) {
+		ret = err_set(err, -errno, "cannot make a pipe: %s", strerror(errno));
+	} else {
+		in = fds[0];
+		out = fds[1];
+		ret = run_command(run, (const char *const *)words, out, err);
+	}
+	if (ret == 0 && !run->child.timed_out && read(in, &byte, 1) != 1)
+		ret = err_set(err, -ECHILD,
+			      "bubblewrap could not set the isolation up; it said why above "
+			      "(status %d)",
+			      run->child.status);
+	run_words_free(words);
+	return ret;
+}
+
 /* Everything between a mount and the exit status. */
 static int run_in_sandbox(struct run *run, struct err *err)
 {
@@ -214,8 +287,10 @@ static int run_in_sandbox(struct run *run, struct err *err)
 
 	if (ret == 0 && run_signals_pending(&run->signals))
 		ret = err_set(err, -EINTR, "interrupted before the command was started");
-	if (ret == 0)
-		ret = run_command(run, err);
+	if (ret == 0 && run->args.isolate)
+		ret = run_inside(run, err);
+	else if (ret == 0)
+		ret = run_command(run, (const char *const *)run->argv, 0, err);
 	if (ret && run->child.exec_failed) {
 		cli_warn(run->cli, "%s", err_text(err, ret));
 		return run->child.status;
@@ -257,6 +332,8 @@ static void run_fini(struct run *run)
 {
 	cli_list_fini(&run->args.outputs);
 	cli_list_fini(&run->args.env);
+	cli_list_fini(&run->args.host_paths);
+	run_host_fini(&run->host);
 	fs_outputs_fini(&run->outputs);
 	free(run->into);
 	free(run->result);

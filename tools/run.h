@@ -12,6 +12,7 @@
 #include "tools/cgroup.h"
 #include "tools/cli.h"
 #include "tools/run_child.h"
+#include "tools/run_isolate.h"
 
 struct client;
 struct local;
@@ -33,6 +34,9 @@ struct run_args {
 	uint64_t idle_ms;
 	const char *id;
 	const char *mount;
+	bool isolate;
+	bool share_net;
+	struct cli_list host_paths;
 };
 
 /* One run, from its words to its result. */
@@ -57,8 +61,9 @@ struct run {
 	char root[CAS_DIGEST_STR_SZ];
 	struct client *client;
 	char *id;
-	char *top;  /* the sandbox */
-	char *path; /* where the command starts */
+	char *top;	      /* the sandbox */
+	char *path;	      /* where the command starts */
+	struct run_host host; /* what --isolate shows */
 	struct fs_findings foreign;
 	struct cgroup cgroup;
 	struct run_child_result child;

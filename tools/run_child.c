@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -26,6 +27,7 @@
 
 #define TERM_GRACE_MS 5000 /* from SIGTERM at the timeout to SIGKILL */
 #define KILL_MS	      10000
+#define CHILDREN_MAX  (1 << 20)
 
 static const int fatal_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, 0};
 static const int other_signals[] = {SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT, SIGTSTP, 0};
@@ -83,8 +85,41 @@ struct running {
 	bool timed_out;
 };
 
+/* The children of @pid, space separated; "" when that is not to be had. */
+static void list_children(pid_t pid, struct buf *out)
+{
+	char path[64];
+
+	buf_reset(out);
+	(void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)pid, (int)pid);
+	if (io_read_file(AT_FDCWD, path, CHILDREN_MAX, out))
+		buf_reset(out);
+}
+
+/* To the children of the only child of @child, an init that takes no signals itself. */
+static bool send_below_init(pid_t child, int signum)
+{
+	auto_buf struct buf text = {0};
+	char *save = NULL;
+	bool sent = false;
+
+	list_children(child, &text);
+	list_children((pid_t)strtol(buf_str(&text), NULL, 10), &text);
+	if (text.len == 0)
+		return false;
+	for (char *w = strtok_r(text.data, " ", &save); w; w = strtok_r(NULL, " ", &save)) {
+		pid_t pid = (pid_t)strtol(w, NULL, 10);
+
+		if (pid > 1)
+			sent |= kill(pid, signum) == 0;
+	}
+	return sent;
+}
+
 static void send_child(const struct running *r, int signum)
 {
+	if (r->opts->in_init && signum != SIGKILL && send_below_init(r->child.pid, signum))
+		return;
 	(void)syscall(SYS_pidfd_send_signal, r->child.pidfd, signum, NULL, 0);
 }
 
@@ -186,6 +221,8 @@ static int spawn(struct running *r, const int stdio[3], struct run_child_result 
 		.env = o->env,
 		.cwd = o->cwd,
 		.stdio = {stdio[0], stdio[1], stdio[2]},
+		.keep_fd = o->keep_fd,
+		.only_these = o->keep_fd > 0,
 		.cgroup_fd = o->cgroup_fd,
 		.own_mounts = true,
 		.die_with_parent = true,
@@ -214,7 +251,8 @@ static int live(struct running *r, struct run_child_result *out, struct err *err
 	siginfo_t info = {0};
 	int ret;
 
-	if (r->opts->top && mounts_fd < 0)
+	/* Of one that has ended already nobody can tell. */
+	if (r->opts->top && mounts_fd < 0 && mounts_fd != -EINVAL && mounts_fd != -ENOENT)
 		log_warn("cannot see what the command mounts: %s", strerror(-mounts_fd));
 	if (r->opts->timeout_ms)
 		r->term_ns = lock_now_ns() + r->opts->timeout_ms * 1000000;

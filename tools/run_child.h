@@ -38,6 +38,8 @@ struct run_child_options {
 	/* Called before the command is started outside of the group after all. */
 	int (*leave_group)(void *ctx, struct err *err);
 	void *ctx;
+	int keep_fd;		 /* as spawn_options, and nothing else is inherited; 0: all is */
+	bool in_init;		 /* argv starts an init, whose children are to get the signals */
 	uint64_t timeout_ms;	 /* 0: none */
 	struct cas_store *store; /* put standard output and error there; NULL: leave them alone */
 	const int *default_signals; /* as spawn_options */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/close_range.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <spawn.h>
@@ -85,6 +86,20 @@ static IN_CHILD void child_stdio(struct plan *plan)
 	}
 }
 
+/* After the standard streams, which may have come from 3. */
+static IN_CHILD void child_keep(struct plan *plan)
+{
+	int fd = plan->opts->keep_fd;
+	unsigned first = fd ? 4 : 3;
+
+	if (fd > 0 && fd != 3 && dup2(fd, 3) < 0)
+		fail(plan, STEP_STDIO, errno);
+	if (fd == 3 && fcntl(fd, F_SETFD, 0) < 0)
+		fail(plan, STEP_STDIO, errno);
+	if (plan->opts->only_these && syscall(SYS_close_range, first, ~0U, CLOSE_RANGE_CLOEXEC) < 0)
+		fail(plan, STEP_STDIO, errno);
+}
+
 /* execvp, on candidates made beforehand. */
 static IN_CHILD void child_exec(struct plan *plan)
 {
@@ -125,6 +140,7 @@ static IN_CHILD _Noreturn void child_main(struct plan *plan)
 	if (plan->own_mounts && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		fail(plan, STEP_MOUNTS, errno);
 	child_stdio(plan);
+	child_keep(plan);
 	if (o->cwd && chdir(o->cwd))
 		fail(plan, STEP_CWD, errno);
 	child_signals(plan);
