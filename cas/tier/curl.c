@@ -3,9 +3,11 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cas/base/auto.h"
@@ -299,6 +301,53 @@ static int on_seek(void *ctx, curl_off_t offset, int origin)
 
 /* ---- one request ---- */
 
+static int add_header(struct transfer *t, const char *line)
+{
+	struct curl_slist *list = curl_slist_append(t->headers, line);
+
+	if (list == NULL)
+		return -ENOMEM;
+	t->headers = list;
+	return 0;
+}
+
+/* Credentials that end some time come with one. */
+static int add_session_token(struct transfer *t)
+{
+	auto_secret struct buf token = {0};
+	auto_secret struct buf line = {0};
+	int ret = tier_secret_read_key(t->curl->sign_file, "aws_session_token", &token, NULL);
+
+	if (ret < 0)
+		return ret == -ENOENT ? 0 : ret;
+	ret = buf_reserve(&line, token.len + 40);
+	if (ret == 0)
+		ret = buf_printf(&line, "X-Amz-Security-Token: %s", token.data);
+	return ret < 0 ? ret : add_header(t, line.data);
+}
+
+/*
+ * The hash of the body is part of what is signed, and S3 wants to see it; libcurl 7.88
+ * takes it from the header but does not make that. Who sends a body that he has not hashed
+ * says so.
+ */
+static int add_body_hash(struct transfer *t)
+{
+	static const char name[] = "X-Amz-Content-Sha256: ";
+	char line[sizeof(name) + CAS_HASH_HEX_SZ];
+
+	for (const char *const *h = t->req->headers; h && *h; h++) {
+		if (strncmp(*h, name, sizeof(name) - 1) == 0)
+			return 0;
+	}
+	(void)strcpy(line, name);
+	if (t->req->size > 0)
+		(void)strcat(line, "UNSIGNED-PAYLOAD");
+	else
+		cas_hash_format(cas_digest_empty.hash, line + strlen(line));
+	return add_header(t, line);
+}
+
 static int set_credentials(struct transfer *t)
 {
 	struct tier_curl *c = t->curl;
@@ -327,6 +376,9 @@ static int set_credentials(struct transfer *t)
 			(void)curl_easy_setopt(t->easy, CURLOPT_AWS_SIGV4, c->sign_as);
 			(void)curl_easy_setopt(t->easy, CURLOPT_USERNAME, user.data);
 			(void)curl_easy_setopt(t->easy, CURLOPT_PASSWORD, secret.data);
+			ret = add_session_token(t);
+			if (ret == 0)
+				ret = add_body_hash(t);
 		}
 	}
 	return ret;
@@ -334,16 +386,13 @@ static int set_credentials(struct transfer *t)
 
 static int set_headers(struct transfer *t)
 {
-	for (const char *const *h = t->req->headers; h && *h; h++) {
-		struct curl_slist *list = curl_slist_append(t->headers, *h);
+	int ret = set_credentials(t);
 
-		if (list == NULL)
-			return -ENOMEM;
-		t->headers = list;
-	}
+	for (const char *const *h = t->req->headers; h && *h && ret == 0; h++)
+		ret = add_header(t, *h);
 	if (t->headers)
 		(void)curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
-	return 0;
+	return ret;
 }
 
 static void set_body(struct transfer *t)
@@ -377,7 +426,6 @@ static int set_up(struct transfer *t)
 {
 	CURL *easy = t->easy;
 	const char *protocols = t->curl->https_only ? "https" : "http,https";
-	int ret;
 
 	(void)curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
 	(void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -398,8 +446,7 @@ static int set_up(struct transfer *t)
 	if (curl_easy_setopt(easy, CURLOPT_URL, t->req->url) != CURLE_OK)
 		return -ENOMEM;
 	set_body(t);
-	ret = set_headers(t);
-	return ret < 0 ? ret : set_credentials(t);
+	return set_headers(t);
 }
 
 /* What curl says, in our words (cas/tier.h). */
@@ -566,6 +613,28 @@ static void wake(void *ctx)
 	(void)curl_multi_wakeup(ctx);
 }
 
+/* What OpenSSL writes to a connection that is gone must not end the process. */
+static void hold_sigpipe(sigset_t *old)
+{
+	sigset_t pipe;
+
+	(void)sigemptyset(&pipe);
+	(void)sigaddset(&pipe, SIGPIPE);
+	(void)pthread_sigmask(SIG_BLOCK, &pipe, old);
+}
+
+static void release_sigpipe(const sigset_t *old)
+{
+	const struct timespec now = {0};
+	sigset_t pipe;
+
+	(void)sigemptyset(&pipe);
+	(void)sigaddset(&pipe, SIGPIPE);
+	if (sigismember(old, SIGPIPE) == 0)
+		(void)sigtimedwait(&pipe, NULL, &now);
+	(void)pthread_sigmask(SIG_SETMASK, old, NULL);
+}
+
 static int drive(struct run *r)
 {
 	int running;
@@ -596,10 +665,12 @@ int tier_curl_run(struct tier_curl *curl, struct tier_request *requests, size_t 
 			.done = done,
 			.ctx = ctx,
 			.call = call};
+	sigset_t old;
 	int ret = worker_take(curl, &r.worker);
 
 	if (ret < 0)
 		return ret;
+	hold_sigpipe(&old);
 	for (size_t i = 0; i < nr; i++)
 		requests[i].result = -ECANCELED;
 	cas_call_register(call, wake, r.worker->multi);
@@ -609,6 +680,7 @@ int tier_curl_run(struct tier_curl *curl, struct tier_request *requests, size_t 
 	while (r.worker->running)
 		transfer_end(r.worker, r.worker->running);
 	worker_give(curl, r.worker);
+	release_sigpipe(&old);
 	return ret;
 }
 

@@ -8,6 +8,7 @@
 #include "cas/base/err.h"
 #include "cas/layout.h"
 #include "cas/tier/curl.h"
+#include "cas/tier/http_i.h"
 #include "cas/tier/transport.h"
 #include "cas/tier/url.h"
 
@@ -17,12 +18,7 @@
  * as long as they are not too many.
  */
 
-struct http_tier {
-	struct tier_curl *curl;
-	char *base;
-};
-
-static void http_close(void *ctx)
+void tier_http_close(void *ctx)
 {
 	struct http_tier *t = ctx;
 
@@ -51,7 +47,7 @@ static int http_open(const struct tier_url *url, void **ctx, struct err *err)
 }
 
 /* The URL of a blob or an action's result, to be freed. */
-static char *url_of(const struct http_tier *t, const char *kind, const struct cas_digest *digest)
+char *tier_http_url(const struct http_tier *t, const char *kind, const struct cas_digest *digest)
 {
 	char hash[CAS_HASH_HEX_SZ + 1];
 	char *url = NULL;
@@ -63,7 +59,7 @@ static char *url_of(const struct http_tier *t, const char *kind, const struct ca
 static int run_one(struct http_tier *t, const char *kind, const struct cas_digest *digest,
 		   struct tier_request *req, struct cas_call *call, struct err *err)
 {
-	auto_free char *url = url_of(t, kind, digest);
+	auto_free char *url = tier_http_url(t, kind, digest);
 	int ret;
 
 	if (url == NULL)
@@ -73,8 +69,8 @@ static int run_one(struct http_tier *t, const char *kind, const struct cas_diges
 	return ret == 0 ? tier_curl_judge(req, err) : ret;
 }
 
-static int http_get(void *ctx, const struct cas_digest *digest, uint64_t offset, uint64_t len,
-		    const struct cas_sink *sink, struct cas_call *call, struct err *err)
+int tier_http_get(void *ctx, const struct cas_digest *digest, uint64_t offset, uint64_t len,
+		  const struct cas_sink *sink, struct cas_call *call, struct err *err)
 {
 	struct tier_request req = {.method = "GET", .offset = offset, .len = len, .sink = sink};
 	int ret = run_one(ctx, "cas", digest, &req, call, err);
@@ -112,7 +108,7 @@ static int many_init(struct http_tier *t, struct many *m, const char *method)
 		struct tier_request *req = &m->requests[i];
 
 		req->method = method;
-		req->url = url_of(t, "cas", &m->digests[i]);
+		req->url = tier_http_url(t, "cas", &m->digests[i]);
 		req->answer_max = m->digests[i].size;
 		if (req->url == NULL)
 			return -ENOMEM;
@@ -136,9 +132,9 @@ static int got_one(void *ctx, struct tier_request *req)
 	return ret;
 }
 
-static int http_get_many(void *ctx, const struct cas_digest *digests, size_t nr,
-			 cas_tier_each_fn each, void *each_ctx, struct cas_call *call,
-			 struct err *err)
+int tier_http_get_many(void *ctx, const struct cas_digest *digests, size_t nr,
+		       cas_tier_each_fn each, void *each_ctx, struct cas_call *call,
+		       struct err *err)
 {
 	struct http_tier *t = ctx;
 	struct many m = {
@@ -168,8 +164,8 @@ static int looked_up_one(void *ctx, struct tier_request *req)
 	return ret;
 }
 
-static int http_find_missing(void *ctx, const struct cas_digest *digests, size_t nr, bool *missing,
-			     struct cas_call *call, struct err *err)
+int tier_http_find_missing(void *ctx, const struct cas_digest *digests, size_t nr, bool *missing,
+			   struct cas_call *call, struct err *err)
 {
 	struct http_tier *t = ctx;
 	struct many m = {.digests = digests, .nr = nr, .missing = missing, .err = err};
@@ -187,10 +183,15 @@ static int http_store(struct http_tier *t, const char *kind, const struct cas_di
 		      const struct cas_source *source, uint64_t size, struct cas_call *call,
 		      struct err *err)
 {
-	static const char *const headers[] = {"Content-Type: application/octet-stream", NULL};
+	char hash[CAS_HASH_HEX_SZ + 40] = "X-Amz-Content-Sha256: ";
+	const char *const headers[] = {"Content-Type: application/octet-stream",
+				       t->hashed && strcmp(kind, "cas") == 0 ? hash : NULL, NULL};
 	struct tier_request req = {
 		.method = "PUT", .headers = headers, .source = source, .size = size};
-	int ret = run_one(t, kind, digest, &req, call, err);
+	int ret;
+
+	cas_hash_format(digest->hash, hash + strlen(hash));
+	ret = run_one(t, kind, digest, &req, call, err);
 
 	buf_fini(&req.answer);
 	if (ret == -EOPNOTSUPP)
@@ -201,14 +202,14 @@ static int http_store(struct http_tier *t, const char *kind, const struct cas_di
 	return ret;
 }
 
-static int http_put(void *ctx, const struct cas_digest *digest, const struct cas_source *source,
-		    struct cas_call *call, struct err *err)
+int tier_http_put(void *ctx, const struct cas_digest *digest, const struct cas_source *source,
+		  struct cas_call *call, struct err *err)
 {
 	return http_store(ctx, "cas", digest, source, digest->size, call, err);
 }
 
-static int http_action_get(void *ctx, const struct cas_digest *action, struct buf *out,
-			   struct cas_call *call, struct err *err)
+int tier_http_action_get(void *ctx, const struct cas_digest *action, struct buf *out,
+			 struct cas_call *call, struct err *err)
 {
 	struct tier_request req = {.method = "GET", .answer_max = CAS_TIER_ACTION_MAX};
 	int ret = run_one(ctx, "ac", action, &req, call, err);
@@ -219,8 +220,8 @@ static int http_action_get(void *ctx, const struct cas_digest *action, struct bu
 	return ret;
 }
 
-static int http_action_put(void *ctx, const struct cas_digest *action, const void *data, size_t len,
-			   struct cas_call *call, struct err *err)
+int tier_http_action_put(void *ctx, const struct cas_digest *action, const void *data, size_t len,
+			 struct cas_call *call, struct err *err)
 {
 	const struct cas_source source = {.fd = -1, .data = data};
 
@@ -228,13 +229,13 @@ static int http_action_put(void *ctx, const struct cas_digest *action, const voi
 }
 
 static const struct tier_transport http_ops = {
-	.get = http_get,
-	.get_many = http_get_many,
-	.find_missing = http_find_missing,
-	.put = http_put,
-	.action_get = http_action_get,
-	.action_put = http_action_put,
-	.close = http_close,
+	.get = tier_http_get,
+	.get_many = tier_http_get_many,
+	.find_missing = tier_http_find_missing,
+	.put = tier_http_put,
+	.action_get = tier_http_action_get,
+	.action_put = tier_http_action_put,
+	.close = tier_http_close,
 };
 
 static const char *const http_options[] = {TIER_CURL_OPTIONS, NULL};

@@ -37,7 +37,7 @@
 static const struct tier_scheme *const schemes[] = {
 	&tier_scheme_file,
 #if defined(CASBOX_CURL)
-	&tier_scheme_http, &tier_scheme_https,
+	&tier_scheme_http, &tier_scheme_https, &tier_scheme_s3,
 #endif
 #if defined(CASBOX_REAPI)
 	&tier_scheme_grpc, &tier_scheme_grpcs,

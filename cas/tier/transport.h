@@ -62,6 +62,7 @@ struct tier_scheme {
 extern const struct tier_scheme tier_scheme_file;
 extern const struct tier_scheme tier_scheme_http; /* with libcurl */
 extern const struct tier_scheme tier_scheme_https;
+extern const struct tier_scheme tier_scheme_s3;
 extern const struct tier_scheme tier_scheme_grpc; /* with gRPC core */
 extern const struct tier_scheme tier_scheme_grpcs;
 

@@ -9,6 +9,9 @@
  *   DIR/fault   "KIND [N]": what goes wrong with GETs below cas/, N times (0: always), from
  *               the moment that the file appears or is replaced
  *   DIR/auth    what the Authorization header must be; else 401
+ *   DIR/s3      "KEY SECRET REGION": requests must be signed with it, else 403; and multipart
+ *               uploads work (parts must come in order). A body whose hash is given in the
+ *               head must have that, else 400
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +29,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define HEAD_MAX 16384
+#include <openssl/evp.h>
+
+#include "tests/lib/sigv4.h"
+
+#define HEAD_MAX    16384
+#define HEADERS_MAX 64
 
 enum fault {
 	FAULT_NONE,
@@ -73,6 +81,9 @@ struct request {
 	size_t rest_len;
 	char method[8];
 	char path[512];
+	char query[512];
+	const char *headers[HEADERS_MAX];
+	size_t nr_headers;
 	long long content_length;
 	long long from; /* of a range, -1: none */
 	long long to;
@@ -338,18 +349,41 @@ static void make_parents(char *path)
 	}
 }
 
+/* What the head says of the body's hash, if anything. */
+static bool is_hash(const struct request *r, EVP_MD_CTX *sum)
+{
+	unsigned char got[EVP_MAX_MD_SIZE];
+	char hex[2 * EVP_MAX_MD_SIZE + 1];
+	unsigned len = 0;
+
+	(void)EVP_DigestFinal_ex(sum, got, &len);
+	for (unsigned i = 0; i < len; i++)
+		(void)snprintf(hex + 2 * (size_t)i, 3, "%02x", got[i]);
+	for (size_t i = 0; i < r->nr_headers; i++) {
+		if (strncasecmp(r->headers[i], "x-amz-content-sha256: ", 22) == 0 &&
+		    strlen(r->headers[i]) == 22 + 64)
+			return strcmp(r->headers[i] + 22, hex) == 0;
+	}
+	return true;
+}
+
 static bool answer_put(struct request *r)
 {
 	char path[1200];
 	char tmp[1300];
 	static _Atomic unsigned counter;
 	long long left = r->content_length;
+	EVP_MD_CTX *sum;
+	bool right;
 	int fd;
 
 	make_parents((char *)(uintptr_t)data_path(r, path));
 	(void)snprintf(tmp, sizeof(tmp), "%s.%u", path, counter++);
-	fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-	if (fd < 0)
+	if (strncmp(r->query, "partNumber=", 11) == 0)
+		(void)snprintf(tmp, sizeof(tmp), "%s.parts", path);
+	fd = open(tmp, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	sum = EVP_MD_CTX_new();
+	if (fd < 0 || !sum || EVP_DigestInit_ex(sum, EVP_sha256(), NULL) != 1)
 		die(tmp);
 	if (r->expects)
 		(void)send_all(r->fd, "HTTP/1.1 100 Continue\r\n\r\n", 25);
@@ -365,21 +399,27 @@ static bool answer_put(struct request *r)
 		}
 		if (n <= 0 || write(fd, data, (size_t)n) != n)
 			break;
+		(void)EVP_DigestUpdate(sum, data, (size_t)n);
 		left -= n;
 	}
 	(void)close(fd);
-	if (left != 0) {
+	right = is_hash(r, sum);
+	EVP_MD_CTX_free(sum);
+	if (left != 0 || !right) {
 		(void)unlink(tmp);
+		answer_status(r, 400, "");
 		return false;
 	}
-	if (rename(tmp, path) < 0)
+	if (r->query[0] == '\0' && rename(tmp, path) < 0)
 		die(path);
-	answer_status(r, 201, "");
+	answer_status(r, 201, "ETag: \"of a part\"\r\n");
 	return true;
 }
 
 static void header(struct request *r, const char *line)
 {
+	if (r->nr_headers < HEADERS_MAX)
+		r->headers[r->nr_headers++] = line;
 	if (strncasecmp(line, "content-length:", 15) == 0)
 		r->content_length = atoll(line + 15);
 	else if (strncasecmp(line, "expect:", 7) == 0)
@@ -418,6 +458,13 @@ static bool read_request(struct request *r)
 	r->rest_len = (size_t)(r->head + r->head_len - r->rest);
 	if (sscanf(r->head, "%7s %511s", r->method, r->path) != 2 || strstr(r->path, ".."))
 		return false;
+	r->nr_headers = 0;
+	r->query[0] = '\0';
+	end = strchr(r->path, '?');
+	if (end) {
+		*end = '\0';
+		(void)snprintf(r->query, sizeof(r->query), "%s", end + 1);
+	}
 	for (char *line = strtok_r(r->head, "\r\n", &save); line;
 	     line = strtok_r(NULL, "\r\n", &save))
 		header(r, line);
@@ -438,6 +485,61 @@ static bool is_allowed(const struct request *r)
 	return strcmp(want, r->auth) == 0;
 }
 
+static bool is_s3(char key[100], char secret[100], char region[100])
+{
+	char path[600];
+	char text[310] = "";
+	int fd = open(dir_path("s3", path), O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return false;
+	(void)!read(fd, text, sizeof(text) - 1);
+	(void)close(fd);
+	return sscanf(text, "%99s %99s %99s", key, secret, region) == 3;
+}
+
+static bool is_signed(const struct request *r)
+{
+	const struct sigv4_request s = {r->method, r->path, r->query, r->headers, r->nr_headers};
+	char key[100];
+	char secret[100];
+	char region[100];
+	const char *why = "";
+
+	if (!is_s3(key, secret, region) || sigv4_check(&s, key, secret, region, &why))
+		return true;
+	(void)dprintf(server.log_fd, "REFUSED %s\n", why);
+	return false;
+}
+
+/* POST ?uploads, POST ?uploadId=...; parts are put beside the object, after one another. */
+static bool answer_post(struct request *r)
+{
+	static const char begun[] = "<Result><UploadId>an id/with+odd</UploadId></Result>";
+	static const char ended[] = "<Result/>";
+	const char *body = strncmp(r->query, "uploads", 7) == 0 ? begun : ended;
+	char path[1200];
+	char from[1300];
+	char head[200];
+
+	while (r->content_length > (long long)r->rest_len) {
+		char skip[4096];
+		ssize_t n = recv(r->fd, skip, sizeof(skip), 0);
+
+		if (n <= 0)
+			return false;
+		r->content_length -= n;
+	}
+	(void)snprintf(from, sizeof(from), "%s.parts", data_path(r, path));
+	if (body == begun)
+		(void)unlink(from);
+	else if (rename(from, path) < 0)
+		die(from);
+	(void)snprintf(head, sizeof(head), "HTTP/1.1 200 x\r\nContent-Length: %zu\r\n\r\n",
+		       strlen(body));
+	return send_all(r->fd, head, strlen(head)) && send_all(r->fd, body, strlen(body));
+}
+
 static void *serve(void *arg)
 {
 	struct request *r = calloc(1, sizeof(*r));
@@ -448,12 +550,18 @@ static void *serve(void *arg)
 	r->fd = (int)(intptr_t)arg;
 	while (go_on && read_request(r)) {
 		char line[700];
-		int n = snprintf(line, sizeof(line), "%s %s %lld\n", r->method, r->path, r->from);
+		int n = snprintf(line, sizeof(line), "%s %s %lld %.100s\n", r->method, r->path,
+				 r->from, r->query);
 
 		(void)!write(server.log_fd, line, (size_t)n);
 		if (!is_allowed(r)) {
 			answer_status(r, 401, "");
 			go_on = r->content_length == 0;
+		} else if (!is_signed(r)) {
+			answer_status(r, 403, "");
+			go_on = r->content_length == 0;
+		} else if (strcmp(r->method, "POST") == 0) {
+			go_on = answer_post(r);
 		} else if (strcmp(r->method, "GET") == 0) {
 			go_on = answer_get(r);
 		} else if (strcmp(r->method, "HEAD") == 0) {
