@@ -154,6 +154,11 @@ void sandbox_print_notes(const struct cli *cli, const json_t *answer)
 		cli_warn(cli, "cannot capture %s: %s", client_text(item, "path"),
 			 client_text(item, "error"));
 	}
+	json_array_foreach(json_object_get(answer, "missing"), i, item)
+	{
+		cli_warn(cli, "an input was in no tier: %s %s", client_text(item, "type"),
+			 client_text(item, "subject"));
+	}
 }
 
 static void print_outputs(const json_t *answer)

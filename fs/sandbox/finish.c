@@ -15,6 +15,7 @@
 #include "fs/sandbox/capture.h"
 #include "fs/sandbox/foreign.h"
 #include "fs/sandbox/journal.h"
+#include "fs/sandbox/missing.h"
 #include "fs/sandbox/result.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/sandbox/syncer.h"
@@ -140,6 +141,21 @@ static int make_answer(struct finish *f, json_t **answer)
 				f->sb->rec.notes, answer, f->err);
 }
 
+static int note_missing(struct finish *f, json_t **notes)
+{
+	json_t *missing = fs_missing_list(f->all->store, f->all->meta, &f->sb->rec.root,
+					  f->sb->rec.created_ns);
+	int ret = missing ? 0 : -ENOMEM;
+
+	if (ret == 0 && json_array_size(missing) > 0) {
+		if (*notes == NULL)
+			*notes = json_object();
+		ret = json_object_set(*notes, "missing", missing) == 0 ? 0 : -ENOMEM;
+	}
+	json_decref(missing);
+	return ret < 0 ? err_set(f->err, ret, "no memory for a result") : 0;
+}
+
 static int make_result(struct finish *f)
 {
 	struct fs_record *rec = &f->sb->rec;
@@ -150,6 +166,8 @@ static int make_result(struct finish *f)
 	f->times.completed_ns = fs_sandbox_now_ns();
 	ret = fs_result_make(&f->sb->outputs, &f->capture, &f->changes, f->spec, &f->times,
 			     &f->result, &notes, f->err);
+	if (ret == 0)
+		ret = note_missing(f, &notes);
 	if (ret < 0)
 		return ret;
 	lock_take(&f->all->lock);

@@ -421,7 +421,7 @@ static bool is_whole(const Reapi__ActionResult *r)
 int fs_result_answer(const void *data, size_t len, const struct fs_outputs *outputs,
 		     const json_t *notes, json_t **answer, struct err *err)
 {
-	static const char *const lists[] = {"stray", "changed", "failed"};
+	static const char *const lists[] = {"stray", "changed", "failed", "missing"};
 	Reapi__ActionResult *r = reapi__action_result__unpack(NULL, len, data);
 	json_t *obj;
 
