@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "cas/quota.h"
 
@@ -23,7 +24,9 @@ struct fs_options {
 	bool automatic; /* started by `run`: `mount` may take over, `umount` ends it */
 	/* The program and hidden argument that run fs_helper_main; NULL: /proc/self/exe. */
 	const char *helper_program;
-	int durability; /* enum cas_durability */
+	int durability;		  /* enum cas_durability */
+	uint64_t spool_max_bytes; /* as cas_spool_options */
+	unsigned spool_max_blobs;
 	/* What the store is kept at in the background; see cas_quota. */
 	struct cas_quota quota;
 	/* Inputs from this size on are mounts of their own; 0: none is. */

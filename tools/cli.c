@@ -35,6 +35,10 @@ const struct cli_option cli_common[] = {
 	 "and come down to that (default: 90 % of --max-size)", true, NULL},
 	{"max-blobs", 0, CLI_SIZE, COMMON(quota.max_blobs), "N", "evict when there are more blobs",
 	 true, NULL},
+	{"spool-max-bytes", 0, CLI_SIZE, COMMON(spool_max_bytes), "SIZE",
+	 "with --blobs: puts wait when more is on its way (4G)", true, NULL},
+	{"spool-max-count", 0, CLI_SIZE, COMMON(spool_max_count), "N",
+	 "with --blobs: or so many blobs (65536)", true, NULL},
 	{"log-level", 0, CLI_TEXT, COMMON(log_level), "LEVEL", "error, warn, info or debug", true,
 	 "error|warn|info|debug"},
 	{"help", 'h', CLI_FLAG, COMMON(help), NULL, "show this help", false, NULL},
@@ -369,6 +373,8 @@ static void mark_common_seen(struct parse *p)
 	p->seen[find_name(p, "max-size", 8)] = p->cli->quota.max_bytes != CAS_QUOTA_NONE;
 	p->seen[find_name(p, "low-size", 8)] = p->cli->quota.low_bytes != CAS_QUOTA_NONE;
 	p->seen[find_name(p, "max-blobs", 9)] = p->cli->quota.max_blobs != CAS_QUOTA_NONE;
+	p->seen[find_name(p, "spool-max-bytes", 15)] = p->cli->spool_max_bytes != 0;
+	p->seen[find_name(p, "spool-max-count", 15)] = p->cli->spool_max_count != 0;
 }
 
 int cli_parse(struct cli *cli, const struct cli_option *options, void *fields, enum cli_order order,

@@ -3,6 +3,7 @@
 #define TOOLS_CLI_H
 
 #include <jansson.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,7 +70,9 @@ struct cli {
 	const char *blobs;
 	struct cli_list tiers; /* URLs, in the order in which they are asked */
 	const char *durability;
-	struct cas_quota quota; /* main sets CAS_QUOTA_NONE */
+	struct cas_quota quota;	  /* main sets CAS_QUOTA_NONE */
+	uint64_t spool_max_bytes; /* 0: the default */
+	uint64_t spool_max_count;
 	const char *log_level;
 	bool help;
 	bool version;
@@ -85,6 +88,12 @@ enum cli_order { CLI_ANYWHERE, CLI_FIRST };
 
 /* The options of every command, which main also takes before the command's name. */
 extern const struct cli_option cli_common[];
+
+/* As cas_spool_options has it. */
+static inline unsigned cli_spool_count(const struct cli *cli)
+{
+	return cli->spool_max_count > UINT_MAX ? UINT_MAX : (unsigned)cli->spool_max_count;
+}
 
 /* What is left of a command line; @argv is borrowed. */
 struct cli_words {

@@ -208,6 +208,8 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		.automatic = args->automatic,
 		.durability = durability_of(cli->durability),
 		.quota = cli->quota,
+		.spool_max_bytes = cli->spool_max_bytes,
+		.spool_max_blobs = cli_spool_count(cli),
 		.large_min = args->large,
 		.without = args->without,
 		.lanes = args->lanes,

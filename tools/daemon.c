@@ -180,8 +180,9 @@ struct start_args {
 	char idle[32];
 	char large[32];
 	char quota[3][32];
+	char spool[2][32];
 	char lanes[16];
-	const char *words[40 + 2 * CLI_TIERS_MAX];
+	const char *words[48 + 2 * CLI_TIERS_MAX];
 	size_t nr;
 };
 
@@ -206,6 +207,20 @@ static void add_quota(struct start_args *a, const struct cas_quota *quota)
 	}
 }
 
+static void add_spool(struct start_args *a, const struct cli *cli)
+{
+	const char *const names[2] = {"--spool-max-bytes", "--spool-max-count"};
+	const uint64_t values[2] = {cli->spool_max_bytes, cli->spool_max_count};
+
+	for (size_t i = 0; i < 2; i++) {
+		if (values[i] == 0)
+			continue;
+		(void)snprintf(a->spool[i], sizeof(a->spool[i]), "%llu",
+			       (unsigned long long)values[i]);
+		add_word(a, names[i], a->spool[i]);
+	}
+}
+
 /* @serve: be the daemon, and tell descriptor 3; else: start one and wait for it. */
 static void make_args(struct start_args *a, const char *self, const struct cli *cli,
 		      const struct daemon_start *start, bool serve)
@@ -223,6 +238,7 @@ static void make_args(struct start_args *a, const char *self, const struct cli *
 	if (cli->durability)
 		add_word(a, "--durability", cli->durability);
 	add_quota(a, &cli->quota);
+	add_spool(a, cli);
 	add_word(a, "--log-level", cli->log_level ? cli->log_level : "info");
 	add_word(a, "mount", serve ? "--ready-fd=3" : NULL);
 	add_word(a, "--threads", a->threads);

@@ -140,7 +140,10 @@ static int close_meta(struct local *local, struct err *err)
 /* With blobs elsewhere, what is put here is moved here unless a daemon does. */
 static int start_spool(struct local *local, struct err *err)
 {
-	const struct cas_spool_options opts = {0};
+	const struct cas_spool_options opts = {
+		.max_bytes = local->cli->spool_max_bytes,
+		.max_blobs = cli_spool_count(local->cli),
+	};
 
 	return cas_spool_start(local->store, &opts, err);
 }

@@ -314,7 +314,11 @@ static int open_data(struct daemon *d, struct err *err)
 		return ret;
 	(void)meta_clear_stale_readers(d->meta);
 	cas_store_set_catalog(d->store, meta_catalog(d->meta));
-	ret = cas_spool_start(d->store, &(struct cas_spool_options){.serve = true}, err);
+	ret = cas_spool_start(d->store,
+			      &(struct cas_spool_options){.max_bytes = d->opts->spool_max_bytes,
+							  .max_blobs = d->opts->spool_max_blobs,
+							  .serve = true},
+			      err);
 	if (ret == 0 && d->opts->nr_tiers > 0)
 		ret = cas_fetch_open(d->store, d->opts->tiers, d->opts->nr_tiers, &d->fetch, err);
 	if (ret == 0)

@@ -56,3 +56,39 @@ eq "read meanwhile" new "$(casbox cat "$(cat "$T/digest")")"
 wait "$pid" || fail "put: status $?"
 eq "blobs moved in the end" 1 "$(find "$T/back/cas" -type f -name '[0-9a-f]*' | wc -l)"
 slow_stop
+
+# The spool's limit, here from the store's configuration: puts wait for the movers.
+most_spooled() {
+	most=0
+	while [ ! -s "$T/status" ]; do
+		now=$(find "$STORE/spool" -path '*/??/*' -name '[0-9a-f]*' 2> /dev/null | wc -l)
+		[ "$now" -le "$most" ] || most=$now
+	done
+	echo "$most"
+}
+for limit in '' 'spool-max-count = 2' 'spool-max-bytes = 20'; do
+	rm -rf "$T/back" "$STORE" "$T/few"
+	mkdir "$T/back" "$T/few"
+	: > "$T/status"
+	for n in $(seq 8); do
+		echo "blob no. $n" > "$T/few/$n"
+	done
+	slow_start --mutation-us 50000
+	casbox stat > /dev/null
+	echo "$limit" > "$STORE/config"
+	{
+		got=0
+		"$CASBOX" put -j 1 "$T/few" > "$T/digest" || got=$?
+		echo "$got" > "$T/status"
+	} &
+	pid=$!
+	most=$(most_spooled)
+	wait "$pid"
+	eq "status of put" 0 "$(cat "$T/status")"
+	eq "blobs moved" 9 "$(find "$T/back/cas" -type f -name '[0-9a-f]*' | wc -l)"
+	case $limit in
+	'') [ "$most" -gt 2 ] || fail "without a limit only $most were spooled at once" ;;
+	*) [ "$most" -le 2 ] || fail "$limit: $most were spooled at once" ;;
+	esac
+	slow_stop
+done
