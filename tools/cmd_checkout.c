@@ -35,6 +35,22 @@ static enum cas_checkout_mode mode_of(const char *word)
 	return CAS_CHECKOUT_AUTO;
 }
 
+/* Outlives the command, as the thread that shows it may. */
+static struct cas_push_progress brought;
+
+/* Many files at a time, where the check-out would ask for one after the other. */
+static int bring(struct local *local, const struct cas_digest *root, struct err *err)
+{
+	struct progress_source source = {"pull", &brought.blobs, &brought.bytes, &brought.total};
+	struct progress *progress = progress_begin(&source);
+	int ret;
+
+	cli_catch_signals(&brought.cancel);
+	ret = cas_pull(local_store(local), local_fetch(local), true, root, &brought, err);
+	progress_end(progress);
+	return ret;
+}
+
 static int checkout(struct cli *cli, struct local *local, const struct checkout_args *args,
 		    const char *text, const char *dest, struct err *err)
 {
@@ -50,6 +66,10 @@ static int checkout(struct cli *cli, struct local *local, const struct checkout_
 	struct cas_digest root;
 	int ret = cli_digest(cli, local_store(local), text, &root, err);
 
+	if (ret)
+		return ret;
+	if (local_fetch(local))
+		ret = bring(local, &root, err);
 	if (ret)
 		return ret;
 	cli_catch_signals(&counted.cancel);

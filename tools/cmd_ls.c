@@ -265,6 +265,8 @@ int cmd_ls(struct cli *cli, int argc, char **argv, struct err *err)
 		ls.store = local_store(local);
 		ret = cli_digest(cli, ls.store, words.argv[0], &root, err);
 	}
+	if (ret == 0 && ls.args.recursive && local_fetch(local))
+		cas_fetch_foresee_tree(local_fetch(local), &root);
 	if (ret == 0)
 		ret = list_path(&ls, root, words.argc > 1 ? words.argv[1] : "", err);
 	local_close(local);

@@ -35,6 +35,7 @@
 #include "fs/serve/backing.h"
 #include "fs/serve/detach.h"
 #include "fs/serve/executor.h"
+#include "fs/serve/fetch_stats.h"
 #include "fs/serve/handle.h"
 #include "fs/serve/helper.h"
 #include "fs/serve/inode.h"
@@ -215,6 +216,8 @@ static int env_stats(void *ctx, json_t *out)
 	if (ret == 0 && d->pusher &&
 	    json_object_set_new(out, "push", fs_pusher_describe(d->pusher)) < 0)
 		ret = -ENOMEM;
+	if (ret == 0)
+		ret = fs_fetch_report(d->store, d->fetch, out);
 	if (ret == 0)
 		ret = fs_report_session(d->one, out);
 	return ret < 0 ? ret : fs_report_session(d->two, out);

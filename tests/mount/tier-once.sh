@@ -30,4 +30,6 @@ done
 for pid in $pids; do wait "$pid" || fail "a reader ended with status $?"; done
 eq "wrong sandboxes" "" "$(cat "$T/wrong")"
 eq "downloads of the root and of blobs" 101 "$(gets)"
+casbox ctl --mount "$MNT" stats | tr -d ' ' > "$T/stats"
+grep -q '"fetched":101,' "$T/stats" || fail "another count: $(cat "$T/stats")"
 mount_stop

@@ -1,0 +1,13 @@
+/* fs/serve/fetch_stats.h - what came from tiers and went there, for `stats` */
+#ifndef FS_SERVE_FETCH_STATS_H
+#define FS_SERVE_FETCH_STATS_H
+
+#include <jansson.h>
+
+struct cas_fetch;
+struct cas_store;
+
+/* Add "fetch", "tiers" and "outbox" to @out; nothing without a fetcher. 0 or -ENOMEM. */
+int fs_fetch_report(struct cas_store *store, struct cas_fetch *fetch, json_t *out);
+
+#endif
