@@ -5,9 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
-struct cas_digest;
+#include "cas/digest.h"
+
 struct cas_store;
 struct err;
 struct watch;
@@ -65,6 +67,18 @@ int cas_put_fd(struct cas_store *store, int fd, struct cas_digest *out, struct e
  */
 int cas_put_take(struct cas_store *store, int dir_fd, const char *name, bool may_move,
 		 struct cas_digest *out, bool *moved, struct err *err);
+
+/* What a file was found to hold when it looked like @st and nobody was writing to it. */
+struct cas_put_known {
+	struct stat st;
+	struct cas_digest digest;
+	bool shrinks; /* as cas_copy_probe_fd */
+};
+
+/* The same for a file of which something may be @known (NULL: nothing). */
+int cas_put_take_known(struct cas_store *store, int dir_fd, const char *name, bool may_move,
+		       const struct cas_put_known *known, struct cas_digest *out, bool *moved,
+		       struct err *err);
 
 /*
  * For a cas_put_take whose process was killed when the file had left its name and was no

@@ -171,24 +171,6 @@ static int settle_leased(struct taken *t, const struct cas_digest *digest, bool 
 	return ret;
 }
 
-/* 1 and *out, *moved: in the store, 0 not possible (nothing has changed), negative. */
-static int try_move(struct taken *t, struct cas_digest *out, bool *moved, struct err *err)
-{
-	struct cas_digest digest;
-	bool shrinks = false;
-	int ret;
-
-	if (!may_take(t) || cas_lease_take(t->fd) < 0)
-		return 0;
-	ret = cas_copy_probe_fd(t->fd, &digest, &shrinks);
-	if (ret == 0 && !shrinks)
-		ret = settle_leased(t, &digest, moved, err);
-	cas_lease_drop(t->fd);
-	if (ret == 1)
-		*out = digest;
-	return ret;
-}
-
 static bool is_unchanged(const struct stat *a, const struct stat *b)
 {
 	struct cas_stamp one;
@@ -197,6 +179,40 @@ static bool is_unchanged(const struct stat *a, const struct stat *b)
 	cas_stamp_of(a, &one);
 	cas_stamp_of(b, &two);
 	return cas_stamp_equal(&one, &two);
+}
+
+/* Lease held. */
+static int probe_leased(const struct taken *t, const struct cas_put_known *known,
+			struct cas_digest *out, bool *shrinks)
+{
+	struct stat now;
+
+	if (known && known->st.st_dev == t->st.st_dev && fstat(t->fd, &now) == 0 &&
+	    is_unchanged(&known->st, &now)) {
+		*out = known->digest;
+		*shrinks = known->shrinks;
+		return 0;
+	}
+	return cas_copy_probe_fd(t->fd, out, shrinks);
+}
+
+/* 1 and *out, *moved: in the store, 0 not possible (nothing has changed), negative. */
+static int try_move(struct taken *t, const struct cas_put_known *known, struct cas_digest *out,
+		    bool *moved, struct err *err)
+{
+	struct cas_digest digest;
+	bool shrinks = false;
+	int ret;
+
+	if (!may_take(t) || cas_lease_take(t->fd) < 0)
+		return 0;
+	ret = probe_leased(t, known, &digest, &shrinks);
+	if (ret == 0 && !shrinks)
+		ret = settle_leased(t, &digest, moved, err);
+	cas_lease_drop(t->fd);
+	if (ret == 1)
+		*out = digest;
+	return ret;
 }
 
 static int copy(struct taken *t, struct cas_digest *out, struct err *err)
@@ -222,8 +238,9 @@ static int copy(struct taken *t, struct cas_digest *out, struct err *err)
 	return err_set(err, -EAGAIN, "%s changed while it was read, %d times over", t->name, TRIES);
 }
 
-int cas_put_take(struct cas_store *store, int dir_fd, const char *name, bool may_move,
-		 struct cas_digest *out, bool *moved, struct err *err)
+int cas_put_take_known(struct cas_store *store, int dir_fd, const char *name, bool may_move,
+		       const struct cas_put_known *known, struct cas_digest *out, bool *moved,
+		       struct err *err)
 {
 	struct taken t = {.store = store, .dir_fd = dir_fd, .name = name};
 	auto_close int fd = -1;
@@ -240,13 +257,19 @@ int cas_put_take(struct cas_store *store, int dir_fd, const char *name, bool may
 		return err_set(err, -errno, "cannot stat %s: %m", name);
 	if (!S_ISREG(t.st.st_mode))
 		return err_set(err, -EINVAL, "%s is no regular file", name);
-	ret = may_move ? try_move(&t, out, &left, err) : 0;
+	ret = may_move ? try_move(&t, known, out, &left, err) : 0;
 	if (ret == 0)
 		ret = copy(&t, out, err);
 	if (ret < 0)
 		return ret;
 	*moved = left;
 	return 0;
+}
+
+int cas_put_take(struct cas_store *store, int dir_fd, const char *name, bool may_move,
+		 struct cas_digest *out, bool *moved, struct err *err)
+{
+	return cas_put_take_known(store, dir_fd, name, may_move, NULL, out, moved, err);
 }
 
 struct untake {

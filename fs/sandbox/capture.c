@@ -16,6 +16,7 @@
 #include "cas/store.h"
 #include "fs/sandbox/crew.h"
 #include "fs/sandbox/derive.h"
+#include "fs/sandbox/early.h"
 
 /*
  * Outputs may overlap (d, d/f). Only those without a declared ancestor are walked;
@@ -256,17 +257,23 @@ static void put_file(const struct walk *w, int dir_fd, struct put_file *f)
 {
 	const struct fs_capture_options *opts = w->opts;
 	bool may_move = opts->may_move && f->st.st_nlink == 1;
+	struct fs_early_hint hint;
+	bool known = fs_early_find(opts->early, &f->st, &hint) == 1;
 	struct err err = {0};
 	bool moved;
 	int ret = 0;
 
+	if (known && hint.is_put && cas_store_has(w->m->store, &hint.known.digest) == 1) {
+		f->digest = hint.known.digest;
+		return;
+	}
 	if (may_move && opts->moving)
 		ret = opts->moving(opts->moving_ctx, f->path, dir_fd, f->name, &f->st, &err);
 	f->fatal = ret < 0;
 	if (ret >= 0) {
 		may_move = may_move && ret == 0;
-		ret = cas_put_take(w->m->store, dir_fd, f->name, may_move, &f->digest, &moved,
-				   &err);
+		ret = cas_put_take_known(w->m->store, dir_fd, f->name, may_move,
+					 known ? &hint.known : NULL, &f->digest, &moved, &err);
 		f->fatal = ret < 0 && is_fatal(ret);
 	}
 	f->ret = ret;

@@ -13,6 +13,7 @@ struct cas_store;
 struct err;
 struct fs_crew;
 struct fs_derived;
+struct fs_early;
 
 /* A growing list of paths, each with a text that may be NULL. Owned. */
 struct fs_findings {
@@ -48,7 +49,8 @@ struct fs_capture_options {
 	void *moving_ctx;
 	/* Places that showed another file system, and why they are left out; NULL: none. */
 	const struct fs_findings *foreign;
-	struct fs_crew *crew; /* puts files, too; NULL: the calling thread does all */
+	struct fs_crew *crew;	/* puts files, too; NULL: the calling thread does all */
+	struct fs_early *early; /* what is known of files already; NULL: nothing */
 };
 
 /* @captured goes with the outputs by index. @failed: what could not be captured, and why. */

@@ -107,8 +107,10 @@ static bool may_move(const struct fs_sandbox *sb)
 
 static int capture(struct finish *f)
 {
-	struct fs_capture_options opts = {
-		.may_move = may_move(f->sb), .foreign = &f->sb->foreign, .crew = f->all->crew};
+	struct fs_capture_options opts = {.may_move = may_move(f->sb),
+					  .foreign = &f->sb->foreign,
+					  .crew = f->all->crew,
+					  .early = f->all->early};
 	struct fs_journal *journal = NULL;
 	int ret =
 		fs_changes_find(&f->merge, &f->sb->outputs, f->sb->rec.writable,

@@ -2,6 +2,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +19,7 @@
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/cgroup.h"
 #include "fs/sandbox/crew.h"
+#include "fs/sandbox/early.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/sandbox/syncer.h"
 
@@ -156,6 +159,57 @@ static int enter_all(struct fs_sandboxes *all, struct err *err)
 	return ret;
 }
 
+/* Declared outputs in bound directories, of sandboxes that are not finished yet. */
+static enum fs_early_wish wish_locked(struct fs_sandbox *sb, size_t n, const char *below)
+{
+	const struct fs_plan *plan = &sb->rec.plan;
+	char path[2 * PATH_MAX];
+
+	if (sb->rec.state != FS_SANDBOX_LIVE || n >= plan->nr_layers ||
+	    plan->layers[n].kind != FS_LAYER_BIND)
+		return FS_EARLY_NOTHING;
+	(void)snprintf(path, sizeof(path), "%s%s%s", plan->layers[n].path,
+		       plan->layers[n].path[0] ? "/" : "", below);
+	for (size_t i = 0; i < sb->outputs.nr; i++) {
+		if (fs_path_within(path, sb->outputs.out[i].path))
+			return sb->rec.cgroup ? FS_EARLY_HASH : FS_EARLY_PUT;
+	}
+	return FS_EARLY_NOTHING;
+}
+
+static enum fs_early_wish wish(void *ctx, const char *id, size_t layer, const char *path)
+{
+	struct fs_sandboxes *all = ctx;
+	enum fs_early_wish w = FS_EARLY_NOTHING;
+	struct fs_sandbox *sb;
+
+	lock_take(&all->lock);
+	HASH_FIND_STR(all->by_id, id, sb);
+	if (sb)
+		w = wish_locked(sb, layer, path);
+	lock_drop(&all->lock);
+	return w;
+}
+
+void fs_sandboxes_count_early(struct fs_sandboxes *all, uint64_t *nr_hashed, uint64_t *nr_used)
+{
+	fs_early_count(all->early, nr_hashed, nr_used);
+}
+
+static int start_early(struct fs_sandboxes *all, struct fs_probes *probes, struct err *err)
+{
+	const struct fs_early_options opts = {
+		.store = all->store,
+		.dir_fd = all->dir_fd,
+		.probes = probes,
+		.wish = wish,
+		.ctx = all,
+	};
+	int ret = fs_early_new(&opts, &all->early);
+
+	return ret < 0 ? err_set(err, ret, "no memory to hash outputs early") : 0;
+}
+
 int fs_sandboxes_open(const struct fs_sandboxes_options *opts, struct fs_sandboxes **out,
 		      struct err *err)
 {
@@ -178,6 +232,8 @@ int fs_sandboxes_open(const struct fs_sandboxes_options *opts, struct fs_sandbox
 		ret = fs_reaper_start(all, err);
 	if (ret == 0)
 		ret = enter_all(all, err);
+	if (ret == 0)
+		ret = start_early(all, opts->probes, err);
 	if (ret < 0) {
 		fs_sandboxes_close(all);
 		return ret;
@@ -330,6 +386,7 @@ void fs_sandboxes_close(struct fs_sandboxes *all)
 {
 	if (all == NULL)
 		return;
+	fs_early_free(all->early);
 	fs_reaper_stop(all);
 	fs_syncer_free(all->syncer);
 	fs_crew_free(all->crew);

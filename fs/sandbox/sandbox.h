@@ -13,6 +13,7 @@ struct cas_store;
 struct err;
 struct fs_helper;
 struct fs_large;
+struct fs_probes;
 struct fs_slots;
 struct meta;
 
@@ -46,10 +47,11 @@ struct fs_sandboxes_options {
 	struct cas_store *store;
 	struct meta *meta;
 	struct fs_helper *helper;
-	struct fs_slots *slots; /* how session one shows trees; NULL: events.changed does */
-	struct fs_large *large; /* what binds large inputs; may be NULL */
-	const char *base;	/* absolute path at which session one will be mounted */
-	bool in_userns;		/* user namespace: userxattr, no trusted.* */
+	struct fs_slots *slots;	  /* how session one shows trees; NULL: events.changed does */
+	struct fs_probes *probes; /* NULL: nothing that is found out there */
+	struct fs_large *large;	  /* what binds large inputs; may be NULL */
+	const char *base;	  /* absolute path at which session one will be mounted */
+	bool in_userns;		  /* user namespace: userxattr, no trusted.* */
 	struct fs_sandbox_events events;
 };
 
@@ -82,6 +84,9 @@ void fs_sandboxes_list(struct fs_sandboxes *all, uint64_t start,
 		       int (*each)(void *ctx, uint64_t pos, const char *id), void *ctx);
 
 size_t fs_sandboxes_count(struct fs_sandboxes *all);
+
+/* Outputs hashed before their sandbox was finished, and those that finish could use. */
+void fs_sandboxes_count_early(struct fs_sandboxes *all, uint64_t *nr_hashed, uint64_t *nr_used);
 
 /*
  * For eviction: from here to thaw no sandbox enters the table and no outputs are captured;

@@ -23,6 +23,7 @@
 
 struct buf;
 struct fs_crew;
+struct fs_early;
 struct fs_pooled;
 struct fs_slot;
 struct fs_syncer;
@@ -94,7 +95,8 @@ struct fs_sandboxes {
 	uint64_t nr_captured GUARDED_BY(lock);
 
 	struct fs_syncer *syncer;
-	struct fs_crew *crew; /* helps to capture */
+	struct fs_crew *crew;	/* helps to capture */
+	struct fs_early *early; /* NULL: nothing is hashed before finish */
 	pthread_t reaper;
 	bool reaper_runs;
 	struct lock reap_lock; /* rank QUEUE */

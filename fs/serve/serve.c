@@ -203,14 +203,20 @@ static int env_config(void *ctx, json_t *out)
 static int env_stats(void *ctx, json_t *out)
 {
 	struct daemon *d = ctx;
-	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "open_blobs",
-			      (json_int_t)fs_backing_count(d->backing), "backing_ids",
-			      (json_int_t)fs_backing_count_ids(d->backing), "excess_bytes",
-			      (json_int_t)atomic_load(&d->quota.excess_bytes), "evictions",
-			      (json_int_t)atomic_load(&d->quota.evictions), "evicted_blobs",
-			      (json_int_t)atomic_load(&d->quota.evicted_blobs), "evicted_bytes",
-			      (json_int_t)atomic_load(&d->quota.evicted_bytes));
-	int ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
+	uint64_t nr_hashed, nr_used;
+	json_t *o;
+	int ret;
+
+	fs_sandboxes_count_early(d->sandboxes, &nr_hashed, &nr_used);
+	o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "open_blobs",
+		      (json_int_t)fs_backing_count(d->backing), "backing_ids",
+		      (json_int_t)fs_backing_count_ids(d->backing), "excess_bytes",
+		      (json_int_t)atomic_load(&d->quota.excess_bytes), "evictions",
+		      (json_int_t)atomic_load(&d->quota.evictions), "evicted_blobs",
+		      (json_int_t)atomic_load(&d->quota.evicted_blobs), "evicted_bytes",
+		      (json_int_t)atomic_load(&d->quota.evicted_bytes), "early_hashed",
+		      (json_int_t)nr_hashed, "early_used", (json_int_t)nr_used);
+	ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
 
 	json_decref(o);
 	if (ret == 0 && d->pusher &&
@@ -339,6 +345,7 @@ static int open_data(struct daemon *d, struct err *err)
 	boxes.meta = d->meta;
 	boxes.slots = d->slots;
 	boxes.large = d->large;
+	boxes.probes = d->probes;
 	if (ret == 0)
 		ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
 	if (ret == 0)
