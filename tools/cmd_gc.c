@@ -69,12 +69,14 @@ static int evict(struct cli *cli, const struct gc_args *args, json_t **answer, s
 					 .dry_run = args->dry_run};
 	struct cas_evict_result r = {0};
 	struct cas_evict_roots roots;
+	struct roots_more needed = {0};
 	struct local *local = NULL;
 	int ret = local_open(cli, LOCAL_EVICT, &local, err);
 
 	if (ret)
 		return ret;
-	roots = roots_of_store(local_store(local));
+	needed.store = local_store(local);
+	roots = roots_and_more(&needed);
 	ret = local_recount(local, err);
 	if (ret == 0)
 		ret = cas_evict(local_store(local), &opts, &roots, &r, err);

@@ -78,7 +78,7 @@ void quota_enforce(struct cli *cli, const struct cas_ingest_result *more, size_t
 	}
 	ret = local_open(cli, LOCAL_EVICT, &local, &err);
 	if (ret == 0) {
-		struct roots_more roots = {local_store(local), more, nr};
+		struct roots_more roots = {.store = local_store(local), .more = more, .nr = nr};
 
 		ret = evict(cli, local, &roots, &err);
 	}

@@ -9,18 +9,6 @@
 #include "cas/cas.h"
 #include "fs/control/roots.h"
 
-static int each_root(void *ctx,
-		     int (*root)(void *arg, const struct cas_digest *d, bool is_directory),
-		     void *arg, struct err *err)
-{
-	return control_roots_each(ctx, root, arg, err);
-}
-
-struct cas_evict_roots roots_of_store(struct cas_store *store)
-{
-	return (struct cas_evict_roots){.each = each_root, .ctx = store};
-}
-
 static int each_and_more(void *ctx,
 			 int (*root)(void *arg, const struct cas_digest *d, bool is_directory),
 			 void *arg, struct err *err)
@@ -33,9 +21,26 @@ static int each_and_more(void *ctx,
 	return ret;
 }
 
+/* Nobody makes a sandbox without a daemon, but pins may come at any time, between batches. */
+static int freeze(void *ctx, bool *changed)
+{
+	struct roots_more *m = ctx;
+	int64_t pins_ns = control_roots_pins_ns(m->store);
+
+	*changed = m->pins_ns != pins_ns;
+	m->pins_ns = pins_ns;
+	return 0;
+}
+
+static void thaw(void *ctx)
+{
+	(void)ctx;
+}
+
 struct cas_evict_roots roots_and_more(struct roots_more *more)
 {
-	return (struct cas_evict_roots){.each = each_and_more, .ctx = more};
+	more->pins_ns = -1;
+	return (struct cas_evict_roots){each_and_more, freeze, thaw, more};
 }
 
 /*
@@ -82,20 +87,29 @@ static int check_there(struct cas_store *store, const struct cas_digest *digest,
 		       cas_store_path(store));
 }
 
-int roots_pin(struct cas_store *store, const struct cas_digest *digest, struct err *err)
+static int pin_there(struct cas_store *store, const struct cas_digest *digest, struct err *err)
 {
 	int ret = check_there(store, digest, err);
 
 	if (ret == 0)
 		ret = is_directory(store, digest, err);
-	if (ret >= 0)
-		ret = write_pin(store, digest, ret, err);
-	/* An eviction may have taken it before it saw the pin. */
-	if (ret == 0) {
-		ret = check_there(store, digest, err);
-		if (ret < 0)
-			(void)roots_unpin(store, digest, NULL);
-	}
+	return ret >= 0 ? write_pin(store, digest, ret, err) : ret;
+}
+
+int roots_pin(struct cas_store *store, const struct cas_digest *digest, struct err *err)
+{
+	int ret;
+
+	if (cas_store_is_read_only(store))
+		return err_set(err, -EROFS, "cannot pin %s: store %s is read-only",
+			       CAS_DIGEST_TEXT(digest), cas_store_path(store));
+	/* Between two batches of an eviction: what is here then is seen by the next one. */
+	ret = cas_evict_bar(store);
+	if (ret < 0)
+		return err_set(err, ret, "cannot pin %s while blobs are being evicted: %s",
+			       CAS_DIGEST_TEXT(digest), strerror(-ret));
+	ret = pin_there(store, digest, err);
+	cas_evict_unbar(store);
 	return ret;
 }
 

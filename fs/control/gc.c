@@ -14,6 +14,7 @@
 struct gc {
 	const struct control_env *env;
 	uint64_t nr_known; /* sandboxes that had entered the table when it was last asked, */
+	int64_t pins_ns;   /* the same for pins; */
 	bool asked;	   /* if it was */
 };
 
@@ -47,8 +48,11 @@ static int freeze(void *ctx, bool *changed)
 	uint64_t known = gc->nr_known;
 	int ret = fs_sandboxes_freeze(gc->env->sandboxes, &gc->nr_known);
 
-	*changed = ret == 0 && (!gc->asked || gc->nr_known != known);
+	int64_t pins_ns = control_roots_pins_ns(gc->env->store);
+
+	*changed = ret == 0 && (!gc->asked || gc->nr_known != known || gc->pins_ns != pins_ns);
 	gc->asked |= ret == 0;
+	gc->pins_ns = ret == 0 ? pins_ns : gc->pins_ns;
 	return ret;
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cas/cas.h"
@@ -217,6 +218,15 @@ int control_roots_each(struct cas_store *store,
 	if (ret == 0)
 		ret = all_pins(store, &sink, err);
 	return ret ? ret : cas_outbox_roots(store, root, arg, err);
+}
+
+int64_t control_roots_pins_ns(struct cas_store *store)
+{
+	struct stat st;
+
+	if (fstatat(cas_store_dir_fd(store), "pins", &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 }
 
 int control_roots_count(struct cas_store *store, uint64_t *out, struct err *err)

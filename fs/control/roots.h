@@ -20,6 +20,9 @@ int control_roots_each(struct cas_store *store,
 		       int (*root)(void *arg, const struct cas_digest *d, bool is_directory),
 		       void *arg, struct err *err);
 
+/* A time that is another one once pins were added or removed since it was asked for. */
+int64_t control_roots_pins_ns(struct cas_store *store);
+
 /* Sandboxes with a record. */
 int control_roots_count(struct cas_store *store, uint64_t *out, struct err *err);
 
