@@ -301,6 +301,34 @@ static void test_reconcile_drops_adopts_and_resizes(void **state)
 	close_both(&b);
 }
 
+/* Names are compared, and only what differs is looked at. */
+static void test_recount_goes_by_names(void **state)
+{
+	struct meta_reconcile_result r;
+	struct both b = open_as(*state, META_WRITER);
+	struct cas_digest gone = put(&b, "gone"), cut = put(&b, "cut short");
+	struct cas_digest added;
+	struct cas_stamp stamp;
+
+	flush(&b);
+	assert_int_equal(unlink(blob_path(*state, &gone)), 0);
+	assert_int_equal(truncate(blob_path(*state, &cut), 3), 0);
+	assert_int_equal(cas_hash_bytes("added", 5, &added), 0);
+	tests_write_file(blob_path(*state, &added), "added", 5, 0444);
+	assert_int_equal(meta_recount(b.meta, &r, NULL), 0);
+	assert_int_equal(r.dropped, 1);
+	assert_int_equal(r.adopted, 1);
+	assert_int_equal(r.resized, 0);
+	expect_stat(&b, 2, 9 + 5, false);
+	assert_int_equal(blob_find(&b, &gone, &stamp), 0);
+	/* A little at a time comes to the same. */
+	assert_int_equal(unlink(blob_path(*state, &added)), 0);
+	for (unsigned shard = 0; shard < CAS_LAYOUT_NR_SHARDS; shard++)
+		assert_int_equal(meta_recount_shard(b.meta, shard, NULL), 0);
+	expect_stat(&b, 1, 9, false);
+	close_both(&b);
+}
+
 static void test_killed_writer_asks_for_reconcile(void **state)
 {
 	struct meta_reconcile_result r;
@@ -550,6 +578,7 @@ int main(void)
 		TEST_CASE(test_reader_without_databases_walks),
 		TEST_CASE(test_lost_ledger_is_rebuilt_from_the_files),
 		TEST_CASE(test_reconcile_drops_adopts_and_resizes),
+		TEST_CASE(test_recount_goes_by_names),
 		TEST_CASE(test_killed_writer_asks_for_reconcile),
 		TEST_CASE(test_rows_of_a_client_reach_the_writer),
 		TEST_CASE(test_daemon_that_is_gone_costs_only_rows),
