@@ -40,6 +40,10 @@ static const struct cli_option options[] = {
 	 true, NULL},
 	{"writable", 'w', CLI_TEXT, ARG(writable), "WHAT", "outputs (default), dirs or all", true,
 	 "outputs|dirs|all"},
+	{"cache", 'c', CLI_FLAG, ARG(cache), NULL,
+	 "answer from the action cache if nothing changed", false, NULL},
+	{"trust-host", 0, CLI_FLAG, ARG(trust_host), NULL, "with --cache: do without --isolate",
+	 false, NULL},
 	{"isolate", 'I', CLI_FLAG, ARG(isolate), NULL,
 	 "show it the sandbox and basic host paths, no more", false, NULL},
 	{"host-path", 0, CLI_LIST, ARG(host_paths), "PATH", "with --isolate: show PATH as well",
@@ -85,10 +89,10 @@ static bool same_name(const char *a, const char *b)
 	return strncmp(a, b, len) == 0 && b[len] == '=';
 }
 
-/* Ours; in isolation PATH is all that comes along. */
+/* Ours; in isolation, and for a key, PATH is all that comes along. */
 static bool is_inherited(const struct run *run, const char *item)
 {
-	return !run->args.isolate || strncmp(item, "PATH=", 5) == 0;
+	return !(run->args.isolate || run->args.cache) || strncmp(item, "PATH=", 5) == 0;
 }
 
 /* Our environment with --env on top. */
@@ -131,12 +135,18 @@ static int check_args(struct run *run, const struct cli_words *words, struct err
 	run->nr_asked = a->outputs.nr;
 	run->workdir = a->workdir;
 	run->timeout_ms = a->timeout_ms;
-	run->keep_streams = a->result || a->action;
+	run->keep_streams = a->result || a->action || a->cache;
 	if (a->action &&
 	    (words->argc || a->root || a->input || a->outputs.nr || a->env.nr || a->workdir))
 		return cli_usage(run->cli, err,
 				 "--action says what is run: it takes no command, --root, "
 				 "--input, --output, --env or --workdir");
+	if (a->cache && !a->isolate && !a->trust_host)
+		return cli_usage(run->cli, err,
+				 "--cache needs --isolate, or --trust-host if the command uses "
+				 "nothing of the host but its tools");
+	if (!a->cache && a->trust_host)
+		return cli_usage(run->cli, err, "--trust-host belongs to --cache");
 	if (!a->isolate && a->share_net)
 		return cli_usage(run->cli, err, "--share-net belongs to --isolate");
 	if (a->root && a->input)
@@ -154,7 +164,7 @@ static int check_args(struct run *run, const struct cli_words *words, struct err
 	ret = make_env(run, err);
 	if (ret == 0 && (a->into || a->input))
 		ret = make_absolute(a->into ? a->into : a->input, &run->into, err);
-	if (ret == 0 && a->isolate)
+	if (ret == 0 && (a->isolate || a->cache))
 		ret = run_host_init(&run->host, &a->host_paths, a->share_net, err);
 	if (ret == 0 && a->result)
 		ret = make_absolute(a->result, &run->result, err);
@@ -307,23 +317,35 @@ static int run_in_sandbox(struct run *run, struct err *err)
 	return run->child.status;
 }
 
-static int run_all(struct run *run, struct err *err)
+static int run_anew(struct run *run, struct err *err)
 {
-	int ret = run_signals_init(&run->signals, err);
-
-	if (ret == 0)
-		ret = local_open(run->cli, LOCAL_RECORD, &run->local, err);
 	/* The mount first: it then takes the rows of what is stored. */
-	if (ret == 0 && run->args.action)
-		ret = run_action_load(run, err);
-	if (ret == 0)
-		ret = run_connect(run, err);
+	int ret = run_connect(run, err);
+
 	if (ret == 0)
 		ret = run_prepare_sandbox(run, err);
 	if (ret == 0)
 		ret = run_in_sandbox(run, err);
 	run_remove_sandbox(run);
 	cgroup_fini(&run->cgroup);
+	return ret;
+}
+
+static int run_all(struct run *run, struct err *err)
+{
+	bool hit = false;
+	int ret = run_signals_init(&run->signals, err);
+
+	if (ret == 0)
+		ret = local_open(run->cli, LOCAL_RECORD, &run->local, err);
+	if (ret == 0 && run->args.action)
+		ret = run_action_load(run, err);
+	if (ret == 0 && run->args.cache)
+		ret = run_cache_look(run, &hit, err);
+	if (ret == 0 && !hit) {
+		run->have_root = run->root[0] != '\0';
+		ret = run_anew(run, err);
+	}
 	local_close(run->local);
 	return ret;
 }

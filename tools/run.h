@@ -14,6 +14,7 @@
 #include "tools/run_child.h"
 #include "tools/run_isolate.h"
 
+struct cas_result;
 struct client;
 struct local;
 struct run_action;
@@ -34,6 +35,8 @@ struct run_args {
 	uint64_t idle_ms;
 	const char *id;
 	const char *mount;
+	bool cache;
+	bool trust_host;
 	bool isolate;
 	bool share_net;
 	struct cli_list host_paths;
@@ -59,6 +62,11 @@ struct run {
 	struct run_signals signals;
 	struct local *local;
 	char root[CAS_DIGEST_STR_SZ];
+	bool have_root; /* it was stored before, when the eviction epoch was: */
+	uint64_t epoch;
+	struct cas_digest key; /* of the Action, if has_key: its result may be kept */
+	bool has_key;
+	char key_root[CAS_DIGEST_STR_SZ];
 	struct client *client;
 	char *id;
 	char *top;	      /* the sandbox */
@@ -73,7 +81,9 @@ struct run {
 
 int run_out_of_memory(struct err *err);
 
-/* run_input.c: store --input, and have a sandbox made whose root is whole. */
+/* run_input.c: store --input, unless there is another root. */
+int run_input_store(struct run *run, struct err *err);
+/* The same, and have a sandbox made whose root is whole. */
 int run_prepare_sandbox(struct run *run, struct err *err);
 
 /* run_mount.c: a connection to the mount, which is started when there is none. */
@@ -84,6 +94,8 @@ void run_remove_sandbox(struct run *run);
 
 /* run_result.c: finish, put the outputs in place, write --result. */
 int run_collect(struct run *run, struct err *err);
+/* run->binary to --result, if that was asked for. */
+int run_write_result(struct run *run, struct err *err);
 
 /*
  * run_action.c: --action. Read the Action and its Command, which then say what is run;
@@ -92,8 +104,18 @@ int run_collect(struct run *run, struct err *err);
 int run_action_load(struct run *run, struct err *err);
 /* The result in run->binary, told as the Command asks: paths from its working directory. */
 int run_action_shape(struct run *run, struct err *err);
+/* Paths as the result has them back to those from the root. */
+void run_action_unmap(struct run *run, struct cas_result *result);
 /* Keep the result in ac/ when it is a success that may be kept. */
 int run_action_store(struct run *run, struct err *err);
 void run_action_free(struct run_action *action);
+
+/*
+ * run_cache.c: --cache. Find the key of this run, and if its result is kept and all of it
+ * to be had, put it in place as if the command had run: *hit.
+ */
+int run_cache_look(struct run *run, bool *hit, struct err *err);
+/* Is the key still what it was before the command ran? */
+int run_cache_check(struct run *run, bool *same, struct err *err);
 
 #endif

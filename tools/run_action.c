@@ -107,6 +107,8 @@ int run_action_load(struct run *run, struct err *err)
 	if (a->action.timeout_ms && (!run->timeout_ms || a->action.timeout_ms < run->timeout_ms))
 		run->timeout_ms = a->action.timeout_ms;
 	(void)cas_digest_format(&a->action.root, '/', run->root);
+	run->key = a->digest;
+	run->has_key = !a->action.do_not_cache;
 	return 0;
 }
 
@@ -126,6 +128,25 @@ int run_action_shape(struct run *run, struct err *err)
 	return 0;
 }
 
+void run_action_unmap(struct run *run, struct cas_result *result)
+{
+	const struct run_action *a = run->action;
+
+	for (size_t i = 0; i < result->nr; i++) {
+		for (size_t j = 0; j < a->nr; j++) {
+			char *path = NULL;
+
+			if (strcmp(result->outputs[i].path, a->paths[j].to) == 0)
+				path = strdup(a->paths[j].from);
+			if (!path)
+				continue;
+			free(result->outputs[i].path);
+			result->outputs[i].path = path;
+			break;
+		}
+	}
+}
+
 /* Was everything made that was declared, and could all of it be captured? */
 static bool is_whole(const struct run *run)
 {
@@ -136,16 +157,18 @@ static bool is_whole(const struct run *run)
 
 int run_action_store(struct run *run, struct err *err)
 {
-	const struct run_action *a = run->action;
+	bool same = false;
 	int ret;
 
-	if (run->child.status != 0 || run->child.timed_out || a->action.do_not_cache ||
-	    !is_whole(run))
+	if (run->child.status != 0 || run->child.timed_out || !is_whole(run))
 		return 0;
+	ret = run_cache_check(run, &same, err);
+	if (ret || !same)
+		return ret;
 	/* What it names first: it is to outlive a power cut only with them. */
 	ret = local_sync(run->local, err);
 	if (ret == 0)
-		ret = cas_store_action_put(local_store(run->local), &a->digest, run->binary.data,
+		ret = cas_store_action_put(local_store(run->local), &run->key, run->binary.data,
 					   run->binary.len, err);
 	return ret ? ret : local_sync(run->local, err);
 }

@@ -72,11 +72,16 @@ static int ingest_watched(struct run *run, struct cas_ingest_result *result, str
 	return ret;
 }
 
-static int find_root(struct run *run, struct err *err)
+int run_input_store(struct run *run, struct err *err)
 {
 	struct cas_ingest_result result;
 	int ret;
 
+	if (run->have_root) {
+		run->have_root = false;
+		return 0;
+	}
+	run->epoch = cas_evict_epoch(local_store(run->local));
 	if (run->action)
 		return 0;
 	if (run->args.root)
@@ -117,7 +122,7 @@ static int restore_evicted(struct run *run, uint64_t epoch, struct err *err)
 
 static int store_and_create(struct run *run, struct err *err)
 {
-	int ret = find_root(run, err);
+	int ret = run_input_store(run, err);
 
 	return ret ? ret : run_create_sandbox(run, err);
 }
@@ -129,7 +134,7 @@ static int store_and_create(struct run *run, struct err *err)
 int run_prepare_sandbox(struct run *run, struct err *err)
 {
 	struct cas_store *store = local_store(run->local);
-	uint64_t epoch = cas_evict_epoch(store);
+	uint64_t epoch = run->have_root ? run->epoch : cas_evict_epoch(store);
 	bool barred = false;
 	int ret = store_and_create(run, err);
 

@@ -23,6 +23,7 @@ struct restore {
 	struct cas_store *store;
 	int into_fd;
 	const json_t *answer;
+	bool keep_same;
 };
 
 /* Open the parent of @path below @dir_fd, making what is missing. */
@@ -122,6 +123,36 @@ static int swap_in(int dir_fd, const char *temp, const char *name)
 	return io_remove_tree(dir_fd, aside, NULL);
 }
 
+/* Is what lies at @name what is to be put there? Unchanged files are not read for that. */
+static bool is_same(struct restore *r, int dir_fd, const char *name, const json_t *output)
+{
+	struct cas_ingest_options opts = {0};
+	struct cas_ingest_result found;
+	const char *path = client_text(output, "path");
+	const char *kind = client_text(output, "kind");
+	char at[64 + NAME_MAX], target[PATH_MAX];
+	struct cas_digest digest;
+	struct stat st;
+	ssize_t len;
+
+	if (!r->keep_same || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW))
+		return false;
+	if (strcmp(kind, "symlink") == 0) {
+		len = readlinkat(dir_fd, name, target, sizeof(target));
+		return len >= 0 && (size_t)len == strlen(client_text(output, "target")) &&
+		       memcmp(target, client_text(output, "target"), (size_t)len) == 0;
+	}
+	if (cas_digest_parse(client_text(output, "digest"), &digest) ||
+	    !(strcmp(kind, "directory") == 0
+		      ? S_ISDIR(st.st_mode)
+		      : S_ISREG(st.st_mode) && (uint64_t)st.st_size == digest.size))
+		return false;
+	(void)snprintf(at, sizeof(at), "/proc/self/fd/%d/%s", dir_fd, name);
+	return cas_ingest(r->store, at, &opts, &found, NULL) == 0 &&
+	       cas_digest_equal(&found.digest, &digest) &&
+	       (found.is_directory || found.executable == is_executable(r->answer, path));
+}
+
 static int restore_one(struct restore *r, const json_t *output, struct err *err)
 {
 	const char *path = client_text(output, "path");
@@ -130,7 +161,7 @@ static int restore_one(struct restore *r, const json_t *output, struct err *err)
 	char temp[CAS_TEMP_NAME_SZ];
 	int ret = open_parent(r->into_fd, path, &dir_fd, &name, err);
 
-	if (ret)
+	if (ret || is_same(r, dir_fd, name, output))
 		return ret;
 	ret = cas_temp_name_random("output", temp);
 	if (ret)
@@ -181,9 +212,10 @@ static int restore_root(struct restore *r, const char *into, const json_t *outpu
 }
 
 int run_outputs_restore(struct cas_store *store, const char *into,
-			const struct fs_outputs *declared, const json_t *answer, struct err *err)
+			const struct fs_outputs *declared, const json_t *answer, bool keep_same,
+			struct err *err)
 {
-	struct restore r = {store, -1, answer};
+	struct restore r = {store, -1, answer, keep_same};
 	auto_close int fd = -1;
 	int ret = 0;
 

@@ -128,7 +128,7 @@ static int result_bytes(struct run *run, struct buf *out, struct err *err)
 }
 
 /* Replaced whole where it is a file; a device or pipe is written to. */
-static int write_result(struct run *run, struct err *err)
+int run_write_result(struct run *run, struct err *err)
 {
 	auto_buf struct buf data = {0};
 	auto_close int fd = -1;
@@ -184,12 +184,12 @@ int run_collect(struct run *run, struct err *err)
 		print_outputs(run);
 	if (ret == 0 && run->into)
 		ret = run_outputs_restore(local_store(run->local), run->into, &run->outputs,
-					  run->answer, err);
-	if (ret == 0 && (run->result || run->action))
+					  run->answer, false, err);
+	if (ret == 0 && (run->result || run->has_key))
 		ret = read_result(run, err);
-	if (ret == 0 && run->action)
+	if (ret == 0 && run->has_key)
 		ret = run_action_store(run, err);
 	if (ret == 0)
-		ret = write_result(run, err);
+		ret = run_write_result(run, err);
 	return ret;
 }

@@ -185,7 +185,7 @@ static int restore(struct place *p, const char *const *declared, size_t nr, stru
 	int ret = fs_outputs_parse(declared, nr, &outputs, err);
 
 	assert_int_equal(ret, 0);
-	ret = run_outputs_restore(p->store, p->into, &outputs, p->answer, err);
+	ret = run_outputs_restore(p->store, p->into, &outputs, p->answer, false, err);
 	fs_outputs_fini(&outputs);
 	return ret;
 }
