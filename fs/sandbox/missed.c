@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 /* Its default hash falls through switch labels, which we do not allow. */
 #define HASH_FUNCTION HASH_FNV
 #include <uthash.h>
+#include <utlist.h>
 
 #include "cas/cas.h"
 
@@ -19,18 +21,35 @@
 #define PATH_LONG 1024 /* longer ones are not kept */
 #define FILE_MAX  ((size_t)NR_KEPT * PATH_LONG)
 
-struct name {
+/* A directory in which names were missed; lives while it has any. */
+struct folder {
 	UT_hash_handle hh;
-	char path[];
+	struct name *names;
+	char path[]; /* "" is the input root */
+};
+
+struct name {
+	struct name *prev, *next; /* in its folder */
+	struct folder *folder;
+	char text[];
 };
 
 struct fs_missed {
 	struct lock lock; /* rank QUEUE */
-	struct name *by_path GUARDED_BY(lock);
+	struct folder *by_path GUARDED_BY(lock);
 	struct name *ring[NR_KEPT] GUARDED_BY(lock); /* in order of arrival, from @next on */
 	size_t next GUARDED_BY(lock);
 	bool changed GUARDED_BY(lock);
 };
+
+static void reap_folder_locked(struct fs_missed *missed, struct folder *folder)
+	REQUIRES(missed->lock)
+{
+	if (folder->names)
+		return;
+	HASH_DEL(missed->by_path, folder);
+	free(folder);
+}
 
 static void drop_locked(struct fs_missed *missed, size_t at) REQUIRES(missed->lock)
 {
@@ -38,28 +57,64 @@ static void drop_locked(struct fs_missed *missed, size_t at) REQUIRES(missed->lo
 
 	if (!name)
 		return;
-	HASH_DEL(missed->by_path, name);
+	DL_DELETE(name->folder->names, name);
+	reap_folder_locked(missed, name->folder);
 	free(name);
 	missed->ring[at] = NULL;
 }
 
+/* NULL: no memory. */
+static struct folder *folder_locked(struct fs_missed *missed, const char *path, size_t len)
+	REQUIRES(missed->lock)
+{
+	struct folder *folder;
+
+	HASH_FIND(hh, missed->by_path, path, len, folder);
+	if (folder)
+		return folder;
+	folder = calloc(1, sizeof(*folder) + len + 1);
+	if (!folder)
+		return NULL;
+	memcpy(folder->path, path, len);
+	HASH_ADD_KEYPTR(hh, missed->by_path, folder->path, len, folder);
+	if (!folder->hh.tbl) {
+		free(folder);
+		return NULL;
+	}
+	return folder;
+}
+
+static bool has_name(const struct folder *folder, const char *text)
+{
+	const struct name *name;
+
+	DL_FOREACH (folder->names, name) {
+		if (strcmp(name->text, text) == 0)
+			return true;
+	}
+	return false;
+}
+
 static void add_locked(struct fs_missed *missed, const char *path) REQUIRES(missed->lock)
 {
-	size_t len = strlen(path);
+	const char *slash = strrchr(path, '/');
+	const char *text = slash ? slash + 1 : path;
+	struct folder *folder;
 	struct name *name;
 
-	HASH_FIND(hh, missed->by_path, path, len, name);
-	if (name || len == 0 || len >= PATH_LONG)
+	if (text[0] == '\0' || strlen(path) >= PATH_LONG)
 		return;
-	name = calloc(1, sizeof(*name) + len + 1);
-	if (!name)
+	folder = folder_locked(missed, path, slash ? (size_t)(slash - path) : 0);
+	if (!folder || has_name(folder, text))
 		return;
-	memcpy(name->path, path, len + 1);
-	HASH_ADD_KEYPTR(hh, missed->by_path, name->path, len, name);
-	if (!name->hh.tbl) {
-		free(name);
+	name = calloc(1, sizeof(*name) + strlen(text) + 1);
+	if (!name) {
+		reap_folder_locked(missed, folder);
 		return;
 	}
+	(void)strcpy(name->text, text);
+	name->folder = folder;
+	DL_APPEND(folder->names, name);
 	drop_locked(missed, missed->next);
 	missed->ring[missed->next] = name;
 	missed->next = (missed->next + 1) % NR_KEPT;
@@ -119,6 +174,16 @@ static size_t place_locked(const struct fs_missed *missed, size_t nth) REQUIRES(
 	return (first + nth) % NR_KEPT;
 }
 
+static char *path_of(const struct name *name)
+{
+	const char *folder = name->folder->path;
+	char *path;
+
+	if (asprintf(&path, "%s%s%s", folder, folder[0] ? "/" : "", name->text) < 0)
+		return NULL;
+	return path;
+}
+
 char *fs_missed_get(struct fs_missed *missed, size_t nth)
 {
 	const struct name *name;
@@ -129,25 +194,39 @@ char *fs_missed_get(struct fs_missed *missed, size_t nth)
 	lock_take(&missed->lock);
 	name = missed->ring[place_locked(missed, nth)];
 	if (name)
-		path = strdup(name->path);
+		path = path_of(name);
 	lock_drop(&missed->lock);
 	return path;
 }
 
+size_t fs_missed_in(struct fs_missed *missed, const char *dir, char **names, size_t max)
+{
+	struct folder *folder;
+	struct name *name;
+	size_t nr = 0;
+
+	lock_take(&missed->lock);
+	HASH_FIND(hh, missed->by_path, dir, strlen(dir), folder);
+	for (name = folder ? folder->names : NULL; name && nr < max; name = name->next) {
+		names[nr] = strdup(name->text);
+		nr += names[nr] != NULL;
+	}
+	lock_drop(&missed->lock);
+	return nr;
+}
+
 static int collect(struct fs_missed *missed, struct buf *out)
 {
+	char *path;
 	int ret = 0;
 
 	lock_take(&missed->lock);
-	for (size_t i = 0; ret == 0 && i < NR_KEPT; i++) {
-		const struct name *name = missed->ring[place_locked(missed, i)];
-
-		if (!name)
-			break;
-		ret = buf_append(out, name->path, strlen(name->path) + 1);
-	}
 	missed->changed = false;
 	lock_drop(&missed->lock);
+	for (size_t i = 0; ret == 0 && (path = fs_missed_get(missed, i)) != NULL; i++) {
+		ret = buf_append(out, path, strlen(path) + 1);
+		free(path);
+	}
 	return ret;
 }
 

@@ -24,6 +24,9 @@ void fs_missed_note(struct fs_missed *missed, const char *path);
 /* The @nth from the oldest on, malloc'ed; NULL: no such, or no memory. */
 char *fs_missed_get(struct fs_missed *missed, size_t nth);
 
+/* Up to @max names of the directory @dir, "" for the root: their count; each malloc'ed. */
+size_t fs_missed_in(struct fs_missed *missed, const char *dir, char **names, size_t max);
+
 /* Keep them in @store. As io_replace_file. */
 int fs_missed_save(struct fs_missed *missed, struct cas_store *store, struct err *err);
 

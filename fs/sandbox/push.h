@@ -68,7 +68,10 @@ void fs_pusher_free(struct fs_pusher *pusher);
 /* Takes @push over; any thread, does not block. Dropped when too many are waiting. */
 void fs_pusher_submit(struct fs_pusher *pusher, struct fs_push *push);
 
-/* Somebody is going through the directory @dir name by name: list it. As submit. */
+/*
+ * Somebody is going through the directory @dir name by name: list it, and look up what was
+ * missed in it, if there is a processor to spare. As submit.
+ */
 void fs_pusher_want(struct fs_pusher *pusher, uint64_t dir);
 
 /* Counters, as a new object; NULL: no memory. Any thread. */

@@ -123,6 +123,8 @@ char *fs_inode_path(struct fs_inode_table *table, uint64_t id);
 bool fs_inode_asked(struct fs_inode_table *table, uint64_t dir);
 /* It is being listed: true is never answered again. */
 void fs_inode_listed(struct fs_inode_table *table, uint64_t dir);
+/* It is not listed after all: count anew. */
+void fs_inode_unlisted(struct fs_inode_table *table, uint64_t dir);
 
 /*
  * The id of the file @entry, whose bytes are to be stored in the kernel's cache; 0: the

@@ -53,15 +53,25 @@ bool fs_inode_asked(struct fs_inode_table *table, uint64_t dir)
 	return enough;
 }
 
-void fs_inode_listed(struct fs_inode_table *table, uint64_t dir)
+static void set_asked(struct fs_inode_table *table, uint64_t dir, uint8_t nr)
 {
 	struct fs_node *node;
 
 	lock_take(&table->lock);
 	node = fs_node_find_locked(table, dir);
 	if (node)
-		node->nr_asked = FS_ASKED_ENOUGH;
+		node->nr_asked = nr;
 	lock_drop(&table->lock);
+}
+
+void fs_inode_listed(struct fs_inode_table *table, uint64_t dir)
+{
+	set_asked(table, dir, FS_ASKED_ENOUGH);
+}
+
+void fs_inode_unlisted(struct fs_inode_table *table, uint64_t dir)
+{
+	set_asked(table, dir, 0);
 }
 
 uint64_t fs_inode_store(struct fs_inode_table *table, const struct fs_entry *entry)

@@ -1,15 +1,10 @@
 #!/bin/sh
-# tests/mount/warm.sh - lanes that are warmed before their first sandbox, and directories that
-# are listed because somebody goes through them name by name
+# tests/mount/warm.sh - lanes that are warmed before their first sandbox
 . "$(dirname "$0")/../lib/common.sh"
 need root fuse
 
 counter() {
 	casbox ctl "$1" | sed "s/.*\"$2\":\([0-9]*\).*/\1/"
-}
-
-at_least() {
-	[ "$(counter stats "$1")" -ge "$2" ]
 }
 
 settled() {
@@ -71,61 +66,6 @@ go_through "$box" > got
 cmp want got || fail "the lane that is too many shows something else"
 eq "new ones" 1 "$(counter config fresh)"
 for lane in 1 2 3; do casbox sandbox remove lane$lane; done
-mount_stop
-
-# What is looked for in vain is known the next time, unless it is there by then.
-in_vain() {
-	for name in nowhere a/nowhere.h a/b/nowhere.h c/y none/x; do
-		[ ! -e "$1/$name" ] || fail "$name is in $1"
-	done
-}
-mount_start
-in_vain "$(sandbox_new "$one" --id one --output out/)"
-casbox sandbox remove one
-mount_stop
-[ -s "$STORE/run/missed" ] || fail "the missed names are not kept"
-mount_start --warm "$one"
-await settled
-box=$(sandbox_new "$one" --id one --output out/)
-ls "$box" > list
-all_upcalls > before
-in_vain "$box"
-all_upcalls > after
-cmp before after || ! known 10 || fail "asked: $(cat before after)"
-casbox sandbox remove one
-mkdir tree/none
-echo "x in none" > tree/none/x
-echo "y in c" > tree/c/y
-found=$(put tree)
-box=$(sandbox_new "$found" --id found --output out/)
-trees_equal tree "$box"
-casbox sandbox remove found
-mount_stop
-mount_start --warm "$found"
-await settled
-box=$(sandbox_new "$found" --id found --output out/)
-trees_equal tree "$box"
-casbox sandbox remove found
-mount_stop
-rm -r tree/none tree/c/y
-
-# The second name in a directory has the others come: of c, and of the top, where out and
-# c were asked for.
-for i in $(seq 40); do echo "$i" > tree/c/$i; done
-three=$(put tree)
-mount_start
-box=$(sandbox_new "$three" --id three --output out/)
-stat "$box/c/1" "$box/c/2" > got
-await at_least directories 2
-await settled
-eq "blobs" 41 "$(counter stats blobs)"
-known 45 && known=yes || known=no
-all_upcalls > before
-for i in $(seq 40); do cat "$box/c/$i"; done > got
-seq 40 | cmp - got || fail "c shows something else"
-all_upcalls > after
-cmp before after || [ $known = no ] || fail "asked: $(cat before after)"
-casbox sandbox remove three
 mount_stop
 
 expect 2 casbox mount --lanes 2 "$MNT"
