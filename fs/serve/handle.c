@@ -2,7 +2,7 @@
 
 /*
  * One lock for all channels: it is held to move bytes and pointers, never while a command
- * runs, a request is answered or a poll is notified. A channel is a job: it is submitted
+ * runs, a request is answered or a poll is notified. A channel is a job: it is to be run
  * when it has a line and no thread works on it (busy), and then runs line after line.
  * It is freed by the thread that works on it, or by release when none does.
  *
@@ -295,7 +295,7 @@ static int take_bytes_locked(struct fs_channel *c, const char *data, size_t len)
 	return ret;
 }
 
-int fs_channel_write(struct fs_channel *c, const void *data, size_t len)
+int fs_channel_write(struct fs_channel *c, const void *data, size_t len, struct fs_job **job)
 {
 	bool submit;
 	int ret;
@@ -306,8 +306,7 @@ int fs_channel_write(struct fs_channel *c, const void *data, size_t len)
 	if (submit)
 		c->busy = true;
 	lock_drop(&c->all->lock);
-	if (submit)
-		fs_executor_submit(c->all->executor, &c->job);
+	*job = submit ? &c->job : NULL;
 	return ret;
 }
 

@@ -12,6 +12,7 @@ struct control_env;
 struct err;
 struct fs_backing;
 struct fs_executor;
+struct fs_job;
 struct fuse_pollhandle;
 struct fuse_req;
 
@@ -71,8 +72,11 @@ int fs_channel_new(struct fs_channels *channels, struct fs_channel **out);
  */
 void fs_channel_release(struct fs_channel *channel);
 
-/* Take written bytes; -ENOMEM. Does not block. */
-int fs_channel_write(struct fs_channel *channel, const void *data, size_t len);
+/*
+ * Take written bytes; -ENOMEM. Does not block. *job, unless NULL, is what the caller has to
+ * have run, by the executor or himself, whatever is returned: it runs commands.
+ */
+int fs_channel_write(struct fs_channel *channel, const void *data, size_t len, struct fs_job **job);
 
 /*
  * Answer the read request @req, now or when there is something: as many bytes as are

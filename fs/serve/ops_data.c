@@ -332,18 +332,22 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
 		     struct fuse_file_info *fi)
 {
+	struct fs_session *session = fs_req_session(req);
 	const struct fs_handle *handle = handle_of(fi);
+	struct fs_job *job = NULL;
 	int ret;
 
 	if (!handle || handle->kind != FS_HANDLE_CONTROL) {
 		(void)fuse_reply_err(req, EROFS);
 		return;
 	}
-	ret = fs_channel_write(handle->channel, data, size);
+	ret = fs_channel_write(handle->channel, data, size, &job);
 	if (ret < 0)
 		(void)fuse_reply_err(req, -ret);
 	else
 		(void)fuse_reply_write(req, size);
+	if (job)
+		fs_session_run(session, job);
 }
 
 static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,

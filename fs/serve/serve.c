@@ -52,6 +52,7 @@
 #define DEFAULT_THREADS	    2
 #define MAX_THREADS	    64
 #define EXECUTOR_THREADS    64
+#define RUNNER_THREADS	    4 /* more that session two has, and those that help to capture */
 #define OPENER_THREADS	    8
 #define PUSHER_THREADS	    1
 #define WATCHDOG_PERIOD_MS  5000  /* with the next, a wedged mount is broken in 65 s: */
@@ -305,8 +306,9 @@ static int make_large(struct daemon *d)
 static int open_data(struct daemon *d, struct err *err)
 {
 	const struct meta_options meta = {.mode = META_WRITER,
-					  .nr_readers = 4 * d->nr_threads + EXECUTOR_THREADS +
-							OPENER_THREADS + PUSHER_THREADS};
+					  .nr_readers = 4 * d->nr_threads + RUNNER_THREADS +
+							EXECUTOR_THREADS + OPENER_THREADS +
+							PUSHER_THREADS};
 	struct fs_sandboxes_options boxes = {
 		.helper = d->helper,
 		.store = d->store,
@@ -411,6 +413,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.opener = d->opener,
 		.awaits = d->awaits,
 		.channels = one ? NULL : d->channels,
+		.executor = one ? NULL : d->executor,
 		.probes = d->probes,
 		.no_opens = one && !fs_probes_is_off(d->probes, FS_FEATURE_NO_OPENS),
 		.passthrough = !one && !fs_probes_is_off(d->probes, FS_FEATURE_PASSTHROUGH),
@@ -687,9 +690,11 @@ static int stop(struct daemon *d, struct err *err)
 		fs_slots_unmount(d->slots);
 	unmount_all(d);
 	fs_session_stop(d->one);
-	fs_session_stop(d->two);
-	if (commands_ended)
+	/* Its threads run commands. */
+	if (commands_ended) {
+		fs_session_stop(d->two);
 		ret = close_data(d, err);
+	}
 	if (d->base)
 		fs_daemon_record_remove(d->store);
 	if (!commands_ended)

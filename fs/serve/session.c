@@ -18,15 +18,17 @@
 #include <time.h>
 
 #include "cas/cas.h"
+#include "fs/serve/executor.h"
 #include "fs/serve/inode.h"
 #include "fs/serve/iobuf.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/passthrough.h"
 #include "fs/serve/probe.h"
 
-#define WAKE_SIGNAL    SIGUSR2
-#define MAX_IO	       FS_IOBUF_SZ
-#define MAX_BACKGROUND 64
+#define WAKE_SIGNAL	SIGUSR2
+#define MAX_IO		FS_IOBUF_SZ
+#define MAX_BACKGROUND	64
+#define SESSION_RUNNERS 2 /* with as many threads more where there are commands */
 /* Of reads that wait for a tier, lest the others wait with them. */
 #define MAX_AWAITED 4096
 
@@ -107,7 +109,9 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 	session->opts = *opts;
 	session->dev = mount->dev;
 	session->wire.want_passthrough = opts->passthrough;
-	session->threads = calloc((size_t)opts->nr_threads, sizeof(*session->threads));
+	if (opts->executor)
+		session->opts.nr_threads += SESSION_RUNNERS;
+	session->threads = calloc((size_t)session->opts.nr_threads, sizeof(*session->threads));
 	ret = session->threads ? fs_inode_table_new(opts->root, &session->table) : -ENOMEM;
 	if (ret == 0)
 		ret = fs_iobufs_new((size_t)opts->nr_threads, &session->iobufs);
@@ -129,8 +133,11 @@ static void *session_thread(void *arg)
 
 	cas_fetch_never_here(true);
 	while (!atomic_load(&session->stopping)) {
-		int got = fuse_session_receive_buf(session->se, &buf);
+		int got;
 
+		(void)atomic_fetch_add(&session->nr_waiting, 1);
+		got = fuse_session_receive_buf(session->se, &buf);
+		(void)atomic_fetch_sub(&session->nr_waiting, 1);
 		if (got == -EINTR || got == -EAGAIN)
 			continue;
 		if (got <= 0)
@@ -143,6 +150,20 @@ static void *session_thread(void *arg)
 		session->opts.ended(session->opts.ctx);
 	}
 	return NULL;
+}
+
+/* Whoever finds no other thread waiting stays one that serves: there is always one. */
+void fs_session_run(struct fs_session *session, struct fs_job *job)
+{
+	if (atomic_fetch_add(&session->nr_running, 1) < SESSION_RUNNERS &&
+	    atomic_load(&session->nr_waiting) > 0) {
+		cas_fetch_never_here(false);
+		job->run(job);
+		cas_fetch_never_here(true);
+	} else {
+		fs_executor_submit(session->opts.executor, job);
+	}
+	(void)atomic_fetch_sub(&session->nr_running, 1);
 }
 
 /* INIT, the first request of all, waits since the mount was made. */

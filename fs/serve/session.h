@@ -19,6 +19,7 @@ struct fs_channels;
 struct fs_executor;
 struct fs_awaits;
 struct fs_inode_table;
+struct fs_job;
 struct fs_iobufs;
 struct fs_passthrough;
 struct fs_probes;
@@ -32,6 +33,7 @@ struct fs_session_options {
 	struct fs_awaits *awaits;     /* NULL: no tiers to wait for */
 	struct fs_executor *opener;   /* opens blobs that may take long */
 	struct fs_channels *channels; /* NULL: no control file here */
+	struct fs_executor *executor; /* runs commands; NULL with it */
 	struct fs_probes *probes;
 	/*
 	 * Session one: OPEN and OPENDIR are answered with ENOSYS once and never asked
@@ -71,6 +73,8 @@ struct fs_session {
 	dev_t dev;
 	pthread_t *threads;
 	int nr_started;
+	_Atomic int nr_waiting; /* threads that wait for a request */
+	_Atomic int nr_running; /* threads that run a command */
 	_Atomic bool stopping;
 	_Atomic bool gone; /* the connection is: unmounted or aborted */
 	/*
@@ -87,8 +91,15 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 int fs_session_start(struct fs_session *session, struct err *err);
 
 /*
- * Join the threads: at once when the connection is gone, else they are told to leave.
- * Requests that nobody takes any more fail when the session is freed.
+ * Run @job, on the thread of the session that calls, after its reply: as many as two of
+ * them do so at a time, if others wait for requests, since the way to another thread is a
+ * good part of what a short command takes. Else the executor does.
+ */
+void fs_session_run(struct fs_session *session, struct fs_job *job);
+
+/*
+ * Join the threads, of which none may run a job: at once when the connection is gone, else they are
+ * told to leave. Requests that nobody takes any more fail when the session is freed.
  */
 void fs_session_stop(struct fs_session *session);
 void fs_session_free(struct fs_session *session);
