@@ -153,6 +153,18 @@ int io_replace_file(int dir_fd, const char *name, const void *data, size_t len, 
 	return ret;
 }
 
+/* Asking costs less than a filesystem takes to cut nothing off. */
+static int cut_after(int fd, off_t len)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_size > len && ftruncate(fd, len) < 0)
+		return -errno;
+	return 0;
+}
+
 int io_overwrite_file(int dir_fd, const char *name, const void *data, size_t len, mode_t mode,
 		      bool durable)
 {
@@ -163,8 +175,8 @@ int io_overwrite_file(int dir_fd, const char *name, const void *data, size_t len
 		return -errno;
 	ret = io_write_full(fd, data, len);
 	/* Not by O_TRUNC: some filesystems then write the file to disk when it is closed. */
-	if (ret == 0 && ftruncate(fd, (off_t)len) < 0)
-		ret = -errno;
+	if (ret == 0)
+		ret = cut_after(fd, (off_t)len);
 	if (ret == 0 && durable && fsync(fd) < 0)
 		ret = -errno;
 	if (close(steal_fd(&fd)) < 0 && ret == 0)

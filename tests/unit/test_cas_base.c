@@ -167,6 +167,25 @@ static void test_mountinfo_is_read_as_the_kernel_writes_it(void **state)
 	mountinfo_fini(&m);
 }
 
+static void test_overwritten_file_holds_the_new_bytes_alone(void **state)
+{
+	static const char *const texts[] = {"first", "and longer", "short", "equal", ""};
+	int dir_fd = open(*state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	assert_true(dir_fd >= 0);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		auto_buf struct buf got = {0};
+
+		assert_int_equal(io_overwrite_file(dir_fd, "f", texts[i], strlen(texts[i]), 0600,
+						   i % 2 == 0),
+				 0);
+		assert_int_equal(io_read_file(dir_fd, "f", 100, &got), 0);
+		assert_string_equal(buf_str(&got), texts[i]);
+		assert_int_equal(got.len, strlen(texts[i]));
+	}
+	(void)close(dir_fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -174,6 +193,8 @@ int main(void)
 		cmocka_unit_test(test_err_text_without_a_message_explains_the_code),
 		cmocka_unit_test(test_buf_grows_and_terminates),
 		cmocka_unit_test_setup_teardown(test_replace_file_leaves_no_temporary,
+						tests_dir_setup, tests_dir_teardown),
+		cmocka_unit_test_setup_teardown(test_overwritten_file_holds_the_new_bytes_alone,
 						tests_dir_setup, tests_dir_teardown),
 		cmocka_unit_test_setup_teardown(
 			test_remove_tree_does_not_follow_links_and_takes_locked_directories,
