@@ -1,0 +1,33 @@
+#!/bin/sh
+# tests/lint/install.sh BUILD PREFIX man|no-man - what `meson install` puts where
+set -eu
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+bad=0
+
+DESTDIR=$dir meson install -C "$1" --no-rebuild --quiet > "$dir/log" 2>&1 || {
+	cat "$dir/log"
+	exit 1
+}
+has() {
+	[ -s "$dir$prefix/$1" ] || {
+		echo "not installed: $1"
+		bad=1
+	}
+}
+prefix=$2
+has bin/casbox
+has share/bash-completion/completions/casbox
+has share/zsh/site-functions/_casbox
+has lib/systemd/user/casbox@.service
+grep -q "^ExecStart=$prefix/bin/casbox mount" "$dir$prefix/lib/systemd/user/casbox@.service" || bad=1
+if [ "$3" = man ]; then
+	for page in casbox casbox-run casbox-mount casbox-umount casbox-put casbox-store casbox-sandbox; do
+		has share/man/man1/$page.1
+	done
+	has share/man/man5/casbox.conf.5
+	has share/man/man5/casbox-control.5
+	grep -q -- "isolate" "$dir$prefix/share/man/man1/casbox-run.1" || bad=1
+fi
+[ "$("$dir$prefix/bin/casbox" --version | cut -d ' ' -f 1)" = casbox ] || bad=1
+exit $bad
