@@ -119,6 +119,15 @@ static int auto_run(void *ctx, double *ms, struct err *err)
 	return run_casbox(ctx, "auto", ms, err);
 }
 
+/* What of it is starting a program, which a snapshot is short beside. */
+static int start_run(void *ctx, double *ms, struct err *err)
+{
+	const struct checkout_bench *b = ctx;
+	const char *argv[] = {b->env->casbox, "--version", NULL};
+
+	return bench_timed(argv, ms, err);
+}
+
 static int reflink_run(void *ctx, double *ms, struct err *err)
 {
 	return run_casbox(ctx, "reflink", ms, err);
@@ -266,6 +275,7 @@ int bench_checkout(struct bench_env *env, struct bench_report *rep, struct err *
 	static const struct bench_way by_snapshot[] = {
 		{"snapshot", snapshot_run, out_undo},
 		{"casbox checkout", auto_run, out_undo},
+		{"casbox --version", start_run, NULL},
 		{NULL, NULL, NULL},
 	};
 	auto_call(fini) struct checkout_bench b = {.env = env, .dir_fd = -1};
