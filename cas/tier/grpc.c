@@ -20,8 +20,9 @@
 /*
  * gRPC tries nothing again by itself: that is for cas/tier/tier.c, which also paces new
  * connections. A connection on which a call got no answer in time may be dead without
- * anybody having been told: the next call begins on a new one. Calls that are under way
- * on the old one go on.
+ * anybody having been told: the next call begins on a new one. So it does when nobody was
+ * there, for gRPC would not look again for a while. Calls that are under way on the old
+ * one go on.
  *
  * gRPC makes threads of its own, so it is started with the first call, not at open, after
  * which a process may still split in two.
@@ -213,6 +214,8 @@ static grpc_channel *make_channel(const struct tier_grpc *g, grpc_channel_creden
 		number(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1),
 		number(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100),
 		number(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000),
+		/* A host that comes back is looked up first: not 30 s later. */
+		number(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500),
 		/* Plain text is not for a proxy to read, least of all a token. */
 		number(GRPC_ARG_ENABLE_HTTP_PROXY, g->has_tls),
 		{GRPC_ARG_STRING,

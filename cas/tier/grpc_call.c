@@ -376,6 +376,15 @@ static int judge(struct tier_rpc *rpc, struct err *err)
 		       tier_status_name((int)rpc->code, name), details);
 }
 
+/* Is nobody at the other end? On a new channel, gRPC does not wait before it connects. */
+static bool is_dead(const struct tier_rpc *rpc)
+{
+	if (rpc->answered)
+		return false;
+	return rpc->given_up == -ETIMEDOUT ||
+	       (rpc->given_up == 0 && rpc->code == GRPC_STATUS_UNAVAILABLE && rpc->tail.count == 0);
+}
+
 int tier_rpc_end(struct tier_rpc *rpc, int ret, struct err *err)
 {
 	if (ret != 0 && ret != -EPIPE)
@@ -383,9 +392,9 @@ int tier_rpc_end(struct tier_rpc *rpc, int ret, struct err *err)
 	await(rpc, ~0u);
 	if (rpc->given_up == 0 && rpc->code == GRPC_STATUS_CANCELLED)
 		rpc->given_up = cas_call_check(rpc->limit);
+	if (is_dead(rpc))
+		tier_channel_doubt(rpc->owner, rpc->channel);
 	if (rpc->given_up == -ETIMEDOUT) {
-		if (!rpc->answered)
-			tier_channel_doubt(rpc->owner, rpc->channel);
 		ret = err_set(err, -ETIMEDOUT, "tier %s: %s: no answer in time", rpc->owner->name,
 			      rpc->method);
 	} else if (rpc->given_up < 0) {
