@@ -28,25 +28,38 @@ struct reading {
 	const struct cas_digest *digest;
 	const struct cas_sink *sink;
 	struct tier_unzstd *unzstd; /* NULL: it comes as it is */
+	bool begun;		    /* the sink has bytes, of this attempt or an earlier one */
 };
+
+/* What is decompressed, on to the sink. */
+static int take_plain(void *ctx, const void *data, size_t len, struct err *err)
+{
+	struct reading *in = ctx;
+
+	in->begun = true;
+	return in->sink->write(in->sink->ctx, data, len, err);
+}
 
 static int take_data(struct reading *in, const void *data, size_t len, struct err *err)
 {
+	const struct cas_sink plain = {.write = take_plain, .ctx = in};
 	struct err why = {0};
 	int ret;
 
 	if (in->unzstd == NULL)
 		return len > 0 ? in->sink->write(in->sink->ctx, data, len, err) : 0;
-	ret = tier_unzstd_feed(in->unzstd, data, len, in->sink, &why);
+	ret = tier_unzstd_feed(in->unzstd, data, len, &plain, &why);
 	if (ret == 0)
 		return 0;
-	if (err)
-		*err = why;
-	if (ret != -EBADMSG)
+	if (ret != -EUCLEAN) {
+		if (err)
+			*err = why;
 		return ret;
-	/* Next time without. */
+	}
+	/* Next time without; and anew, for nobody knows where it began to be wrong. */
 	in->r->no_unzstd = true;
-	return err_set(err, -EAGAIN, "tier %s: blob %s came compressed: %.300s", in->r->name,
+	return err_set(err, in->begun ? -EOPNOTSUPP : -EAGAIN,
+		       "tier %s: blob %s came compressed: %.300s", in->r->name,
 		       CAS_DIGEST_TEXT(in->digest), why.msg);
 }
 
@@ -85,7 +98,7 @@ static int read_blob(struct reading *in, const Reapi__ReadRequest *request, stru
 int reapi_get(void *ctx, const struct cas_digest *digest, uint64_t offset, uint64_t len,
 	      const struct cas_sink *sink, struct cas_call *call, struct err *err)
 {
-	struct reading in = {.r = ctx, .digest = digest, .sink = sink};
+	struct reading in = {.r = ctx, .digest = digest, .sink = sink, .begun = offset > 0};
 	Reapi__ReadRequest request = REAPI__READ_REQUEST__INIT;
 	auto_free char *name = NULL;
 	struct reapi_caps caps;

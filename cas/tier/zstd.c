@@ -62,7 +62,7 @@ int tier_unzstd_feed(struct tier_unzstd *z, const void *data, size_t len,
 		int ret;
 
 		if (ZSTD_isError(got))
-			return err_set(err, -EBADMSG, "cannot decompress it: %s",
+			return err_set(err, -EUCLEAN, "cannot decompress it: %s",
 				       ZSTD_getErrorName(got));
 		ret = out.pos > 0 ? sink->write(sink->ctx, z->out, out.pos, err) : 0;
 		if (ret != 0)

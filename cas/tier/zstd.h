@@ -14,7 +14,7 @@ struct tier_unzstd;
 
 int tier_unzstd_new(struct tier_unzstd **out);
 void tier_unzstd_free(struct tier_unzstd *z);
-/* What @data holds of the original, into @sink. -EBADMSG: this is no zstd, or takes > 32 MiB. */
+/* What @data holds of the original, into @sink. -EUCLEAN: this is no zstd, or takes > 32 MiB. */
 int tier_unzstd_feed(struct tier_unzstd *z, const void *data, size_t len,
 		     const struct cas_sink *sink, struct err *err);
 
