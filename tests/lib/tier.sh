@@ -15,7 +15,7 @@ http_start() {
 	HTTP_PID=$!
 	exec 9> "$T/http/stdin"
 	await test -s "$T/http/port"
-	URL=http://127.0.0.1:$(cat "$T/http/port")/cache
+	URL=${TIER_SCHEME:-http}://127.0.0.1:$(cat "$T/http/port")/cache
 	mkdir -p "$T/http/data/cache/cas" "$T/http/data/cache/ac"
 }
 
