@@ -9,6 +9,7 @@
 #include "cas/closure_i.h"
 #include "cas/directory.h"
 #include "cas/fetch_i.h"
+#include "cas/hash.h"
 #include "cas/put.h"
 #include "cas/store_i.h"
 
@@ -93,13 +94,16 @@ static int take(void *ctx, size_t i, int status, const void *data, size_t len)
 	struct cas_digest got;
 	struct err why = {0};
 
+	/* Compared before it is put: other bytes are not stored under any name. */
 	if (status == 0)
-		status = cas_put_bytes(f->store, data, len, &got, &why);
+		status = cas_hash_bytes(data, len, &got);
 	if (status == 0 && !cas_digest_equal(&got, &b->asked[i])) {
 		status = err_set(&why, -EBADMSG, "tier %s sent other bytes as blob %s",
 				 cas_tier_name(b->tier), CAS_DIGEST_TEXT(&b->asked[i]));
 		log_warn("%s", why.msg);
 	}
+	if (status == 0)
+		status = cas_put_bytes(f->store, data, len, NULL, &why);
 	if (status < 0) {
 		if (cas_fetch_worse(b->worst, status) == status && why.code != 0)
 			b->why = why;
@@ -265,14 +269,15 @@ static int do_levels(struct search *s)
 static int keep(void *ctx, const void *data, size_t len)
 {
 	struct search *s = ctx;
-	struct err err = {0};
+	struct cas_directory *dir = NULL;
 	int ret;
 
 	if (len == 0)
 		return 0;
-	/* Named by its own hash, whatever was asked for. */
-	ret = cas_put_bytes(s->fetch->store, data, len, NULL, &err);
-	return ret;
+	/* Named by its own hash, whatever was asked for; but nothing that is no Directory. */
+	ret = cas_directory_decode(data, len, &dir, NULL);
+	cas_directory_free(dir);
+	return ret < 0 ? 0 : cas_put_bytes(s->fetch->store, data, len, NULL, NULL);
 }
 
 /* All at once where that is possible; what it leaves out is found level by level. */
