@@ -603,9 +603,26 @@ def end_well():
     if walk()[0] != 0:
         raise Wrong("gc to nothing leaves %s" % (walk(),))
     for place in ("sandboxes", "pins"):
-        left = os.listdir("%s/%s" % (STORE, place))
+        # A stock of empty layers is the next daemon's to clear away.
+        left = [n for n in os.listdir("%s/%s" % (STORE, place)) if not n.startswith(".pool-")]
         if left:
             raise Wrong("left in %s: %s" % (place, left[:5]))
+
+
+def removed_ones():
+    return [n for n in os.listdir(STORE + "/sandboxes") if n.startswith(".gone-")]
+
+
+def end_daemon(daemon):
+    """One that ends in peace, when it has cleared away behind the killed ones."""
+    if S.generation % 2:
+        daemon.process.kill()
+        daemon.process.wait()
+        daemon.start_one()
+    end = time.time() + 60
+    while removed_ones() and time.time() < end:
+        time.sleep(0.1)
+    daemon.kill_one(signal.SIGTERM)
 
 
 def main():
@@ -630,9 +647,9 @@ def main():
         w.join()
     daemon.join()
     try:
-        if S.error is None and daemon.process.poll() is None:
+        if S.error is None:
             S.stop.clear()
-            daemon.kill_one(signal.SIGTERM)
+            end_daemon(daemon)
         if S.error is None:
             end_well()
     except Wrong as e:
