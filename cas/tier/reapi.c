@@ -12,8 +12,8 @@
 #include "cas/tier/url.h"
 
 /*
- * Here: opening, what the server can, whole trees, action results. Blobs one at a time are
- * in reapi_stream.c, many at once in reapi_batch.c.
+ * Here: opening, what the server can, action results. Blobs one at a time are in
+ * reapi_stream.c, many at once in reapi_batch.c, whole trees in reapi_tree.c.
  *
  * Its capabilities are asked for with the first call and kept until it refuses something
  * that they allow. A server that does not know the question is taken for one that does
@@ -186,97 +186,6 @@ int reapi_digest_take(const Reapi__Digest *message, struct cas_digest *out)
 		return -EINVAL;
 	out->size = (uint64_t)message->size_bytes;
 	return cas_hash_parse(message->hash, strlen(message->hash), out->hash);
-}
-
-/* ---- trees ---- */
-
-struct tree {
-	int (*each)(void *ctx, const void *data, size_t len);
-	void *ctx;
-	char *token; /* where the next page begins, "": nowhere */
-	bool any;
-};
-
-static int take_page(struct tree *tree, const Reapi__GetTreeResponse *page)
-{
-	int ret = 0;
-
-	for (size_t i = 0; i < page->n_directories && ret == 0; i++) {
-		tree->any = true;
-		ret = tree->each(tree->ctx, page->directories[i].data, page->directories[i].len);
-	}
-	if (ret == 0) {
-		free(tree->token);
-		tree->token = strdup(page->next_page_token);
-		ret = tree->token ? 0 : -ENOMEM;
-	}
-	return ret;
-}
-
-/* One call, which may send many pages. */
-static int get_pages(struct reapi *r, const struct cas_digest *root, struct tree *tree,
-		     struct cas_call *call, struct err *err)
-{
-	static const struct tier_rpc_to to = {.method = REAPI_CAS "GetTree"};
-	Reapi__GetTreeRequest request = REAPI__GET_TREE_REQUEST__INIT;
-	char hash[CAS_HASH_HEX_SZ + 1];
-	Reapi__Digest digest;
-	ProtobufCMessage *page;
-	struct tier_rpc *rpc;
-	int ret = tier_rpc_begin(r->grpc, &to, call, &rpc, err);
-
-	if (ret < 0)
-		return ret;
-	reapi_digest(root, hash, &digest);
-	request.instance_name = r->instance;
-	request.root_digest = &digest;
-	request.page_token = tree->token;
-	request.digest_function = REAPI_SHA256;
-	ret = tier_rpc_send(rpc, &request.base, true);
-	/* The token that follows is for after this page. */
-	free(tree->token);
-	tree->token = strdup("");
-	if (tree->token == NULL)
-		ret = -ENOMEM;
-	while (ret == 0) {
-		ret = tier_rpc_receive_message(rpc, &reapi__get_tree_response__descriptor, &page,
-					       err);
-		if (ret != 1)
-			break;
-		ret = take_page(tree, (const Reapi__GetTreeResponse *)page);
-		protobuf_c_message_free_unpacked(page, NULL);
-	}
-	return tier_rpc_end(rpc, ret, err);
-}
-
-static int reapi_get_tree(void *ctx, const struct cas_digest *root,
-			  int (*each)(void *each_ctx, const void *data, size_t len), void *each_ctx,
-			  struct cas_call *call, struct err *err)
-{
-	struct reapi *r = ctx;
-	struct tree tree = {.each = each, .ctx = each_ctx, .token = strdup("")};
-	struct reapi_caps caps;
-	int ret = tree.token ? reapi_caps_get(r, &caps, call, err) : -ENOMEM;
-
-	if (ret == 0 && r->no_trees)
-		ret = err_set(err, -EOPNOTSUPP, "tier %s sends no trees", r->name);
-	while (ret == 0) {
-		auto_free char *before = strdup(tree.token);
-
-		ret = before ? get_pages(r, root, &tree, call, err) : -ENOMEM;
-		if (ret < 0 || tree.token[0] == '\0')
-			break;
-		if (strcmp(before, tree.token) == 0)
-			ret = err_set(err, -EPROTO, "tier %s goes round in the tree %s", r->name,
-				      CAS_DIGEST_TEXT(root));
-	}
-	if (ret == -EOPNOTSUPP)
-		r->no_trees = true;
-	if (ret == 0 && !tree.any)
-		ret = err_set(err, -ENOENT, "tier %s sent nothing of the tree %s", r->name,
-			      CAS_DIGEST_TEXT(root));
-	free(tree.token);
-	return ret;
 }
 
 /* ---- action results ---- */

@@ -71,4 +71,9 @@ int reapi_put_many(void *ctx, const struct cas_digest *digests, const struct cas
 int reapi_find_missing(void *ctx, const struct cas_digest *digests, size_t nr, bool *missing,
 		       struct cas_call *call, struct err *err);
 
+/* Trees. */
+int reapi_get_tree(void *ctx, const struct cas_digest *root,
+		   int (*each)(void *each_ctx, const void *data, size_t len), void *each_ctx,
+		   struct cas_call *call, struct err *err);
+
 #endif

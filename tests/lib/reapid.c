@@ -5,13 +5,19 @@
  * a call, on a free port of 127.0.0.1 that it writes to DIR/port when it is ready. It ends
  * when its standard input does.
  *
- *   DIR/log        a line for each request, before it is answered: "GET /INSTANCE/cas/HASH"
- *                  (or PUT) for each blob that is read or written, else the method; DIR/metadata:
- * RequestMetadata DIR/fault      "KIND [N]": what goes wrong with reads of blobs, N times (0:
- * always), from the moment that the file appears or is replaced DIR/put-fault  the same for writes
- * of blobs DIR/auth       what the authorization header must be; else UNAUTHENTICATED DIR/zstd it
- * offers compression; DIR/batch: the most bytes of a batch DIR/no-trees   it knows no GetTree
- *   DIR/key, cert  at the start: PEM files, TLS
+ *   DIR/log           a line for each request, before it is answered: the method, and
+ *                     "GET /INSTANCE/cas/HASH" (or PUT) for each blob
+ *   DIR/metadata      the RequestMetadata of each
+ *   DIR/fault         "KIND [N]": what goes wrong with reads of blobs, N times (0: always),
+ *                     from the moment that the file appears or is replaced
+ *   DIR/put-fault     the same for writes of blobs
+ *   DIR/auth          what the authorization header must be; else UNAUTHENTICATED
+ *   DIR/zstd          it offers compression (so does $REAPID_ZSTD)
+ *   DIR/batch         the most bytes of a batch
+ *   DIR/no-sha256     it names blobs by another function
+ *   DIR/no-trees      it knows no GetTree
+ *   DIR/leaves-first  its trees come with the root last
+ *   DIR/key, cert     at the start: PEM files, TLS
  */
 #include "tests/lib/reapid.h"
 

@@ -312,10 +312,20 @@ static void send_tree(struct call *c, const Reapi__GetTreeRequest *request, stru
 			drop_connection(c, fault == FAULT_HALF);
 			return;
 		}
-		if (!send_page(c, t, from, false))
+		if (!send_page(c, t, from, fault == FAULT_WRONG))
 			return;
 	}
 	send_status(c, GRPC_STATUS_OK, "", 0);
+}
+
+static void turn_round(struct tree *t)
+{
+	for (size_t i = 0; i < t->nr / 2; i++) {
+		struct buf first = t->bodies[i];
+
+		t->bodies[i] = t->bodies[t->nr - 1 - i];
+		t->bodies[t->nr - 1 - i] = first;
+	}
 }
 
 static void get_tree(struct call *c, const Reapi__GetTreeRequest *request)
@@ -335,6 +345,8 @@ static void get_tree(struct call *c, const Reapi__GetTreeRequest *request)
 			fault = FAULT_ABSENT;
 		add_children(&t, &t.bodies[i]);
 	}
+	if (dir_has("leaves-first"))
+		turn_round(&t);
 	if (!fail(c, fault))
 		send_tree(c, request, &t, fault);
 	for (size_t i = 0; i < t.nr; i++)

@@ -198,8 +198,6 @@ static void assert_got(const struct fixture *f)
 	assert_memory_equal(f->got.data, f->data, SIZE);
 }
 
-/* ---- one blob ---- */
-
 static void test_read_goes_on_where_it_ended(void **state)
 {
 	struct fixture f;
@@ -300,8 +298,6 @@ static void test_wrong_bytes_are_refused_by_the_server(void **state)
 	assert_false(has(&f, &f.digest));
 	stop(&f);
 }
-
-/* ---- batches ---- */
 
 struct batch {
 	struct cas_digest digests[SMALL];
@@ -427,8 +423,6 @@ static void test_unanswered_blobs_are_asked_for_again(void **state)
 	stop(&f);
 }
 
-/* ---- trees and results ---- */
-
 struct seen {
 	struct cas_digest digests[40];
 	unsigned nr;
@@ -483,10 +477,16 @@ static void test_tree_comes_in_pages(void **state)
 	for (unsigned i = 0; i < 20; i++)
 		assert_true(cas_digest_equal(&seen.digests[i], &digests[19 - i]));
 	assert_int_equal(count(&f, "log", "TREE"), 4);
+	/* Parents are told of first, whatever the order they come in. */
+	say(&f, "leaves-first", "");
 	seen.nr = 0;
-	digests[0].size = 7;
-	digests[0].hash[0] ^= 1;
-	assert_int_equal(cas_tier_get_tree(f.tier, &digests[0], see, &seen, &f.call, &f.err),
+	assert_int_equal(cas_tier_get_tree(f.tier, &digests[19], see, &seen, &f.call, &f.err), 0);
+	assert_int_equal(seen.nr, 19);
+	assert_true(cas_digest_equal(&seen.digests[0], &digests[19]));
+	/* What nobody named is told to nobody. */
+	say(&f, "fault", "wrong");
+	seen.nr = 0;
+	assert_int_equal(cas_tier_get_tree(f.tier, &digests[19], see, &seen, &f.call, &f.err),
 			 -ENOENT);
 	assert_int_equal(seen.nr, 0);
 	stop(&f);
@@ -531,8 +531,6 @@ static void test_results_go_as_they_are(void **state)
 	assert_non_null(strstr(got.data, line));
 	stop(&f);
 }
-
-/* ---- a server that fails ---- */
 
 static void test_retry_info_is_waited_for(void **state)
 {
@@ -619,8 +617,6 @@ static void test_server_without_sha256_is_refused(void **state)
 	assert_non_null(strstr(f.err.msg, "SHA-256"));
 	stop(&f);
 }
-
-/* ---- who may ---- */
 
 static void test_token_comes_from_a_file_each_time(void **state)
 {
