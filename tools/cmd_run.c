@@ -38,6 +38,10 @@ static const struct cli_option options[] = {
 	 NULL},
 	{"timeout", 't', CLI_DURATION, ARG(timeout_ms), "TIME", "end it after TIME, status 124",
 	 true, NULL},
+	{"max-memory", 0, CLI_SIZE, ARG(max_memory), "SIZE", "how much memory it may have", true,
+	 NULL},
+	{"max-procs", 0, CLI_NUMBER, ARG(max_procs), "N", "how many processes and threads", true,
+	 NULL},
 	{"writable", 'w', CLI_TEXT, ARG(writable), "WHAT", "outputs (default), dirs or all", true,
 	 "outputs|dirs|all"},
 	{"cache", 'c', CLI_FLAG, ARG(cache), NULL,
@@ -135,6 +139,9 @@ static int check_args(struct run *run, const struct cli_words *words, struct err
 	run->nr_asked = a->outputs.nr;
 	run->workdir = a->workdir;
 	run->timeout_ms = a->timeout_ms;
+	limits_init(&run->limits);
+	run->limits.of[LIMIT_MEMORY].value = a->max_memory;
+	run->limits.of[LIMIT_PROCS].value = (uint64_t)a->max_procs;
 	run->keep_streams = a->result || a->action || a->cache;
 	if (a->action &&
 	    (words->argc || a->root || a->input || a->outputs.nr || a->env.nr || a->workdir))
@@ -227,6 +234,7 @@ static int run_command(struct run *run, const char *const *argv, int keep_fd, st
 		.cgroup_fd = run->cgroup.fd,
 		.leave_group = leave_group,
 		.ctx = run,
+		.limits = &run->limits,
 		.timeout_ms = run->timeout_ms,
 		.store = run->keep_streams ? local_store(run->local) : NULL,
 		.default_signals = signals,
@@ -297,10 +305,14 @@ static int run_in_sandbox(struct run *run, struct err *err)
 
 	if (ret == 0 && run_signals_pending(&run->signals))
 		ret = err_set(err, -EINTR, "interrupted before the command was started");
+	if (ret == 0)
+		limits_begin(&run->limits, run->cli, &run->cgroup);
 	if (ret == 0 && run->args.isolate)
 		ret = run_inside(run, err);
 	else if (ret == 0)
 		ret = run_command(run, (const char *const *)run->argv, 0, err);
+	if (ret == 0)
+		run->limited = limits_report(&run->limits, run->cli);
 	if (ret && run->child.exec_failed) {
 		cli_warn(run->cli, "%s", err_text(err, ret));
 		return run->child.status;
@@ -327,6 +339,7 @@ static int run_anew(struct run *run, struct err *err)
 	if (ret == 0)
 		ret = run_in_sandbox(run, err);
 	run_remove_sandbox(run);
+	limits_fini(&run->limits);
 	cgroup_fini(&run->cgroup);
 	return ret;
 }

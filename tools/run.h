@@ -11,6 +11,7 @@
 #include "fs/sandbox/outputs.h"
 #include "tools/cgroup.h"
 #include "tools/cli.h"
+#include "tools/limits.h"
 #include "tools/run_child.h"
 #include "tools/run_isolate.h"
 
@@ -33,6 +34,8 @@ struct run_args {
 	const char *workdir;
 	uint64_t timeout_ms;
 	uint64_t idle_ms;
+	uint64_t max_memory;
+	int max_procs;
 	const char *id;
 	const char *mount;
 	bool cache;
@@ -74,6 +77,8 @@ struct run {
 	struct run_host host; /* what --isolate shows */
 	struct fs_findings foreign;
 	struct cgroup cgroup;
+	struct limits limits;
+	bool limited; /* the command ran into one */
 	struct run_child_result child;
 	json_t *answer;	   /* of finish */
 	struct buf binary; /* the ActionResult, as it is told */

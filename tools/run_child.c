@@ -15,6 +15,7 @@
 
 #include "cas/cas.h"
 #include "tools/cgroup.h"
+#include "tools/limits.h"
 #include "tools/run_mounts.h"
 #include "tools/spawn.h"
 #include "tools/tee.h"
@@ -223,6 +224,9 @@ static int spawn(struct running *r, const int stdio[3], struct run_child_result 
 		.stdio = {stdio[0], stdio[1], stdio[2]},
 		.keep_fd = o->keep_fd,
 		.only_these = o->keep_fd > 0,
+		.join_fds = o->limits ? o->limits->join_fds : NULL,
+		.resources = o->limits ? o->limits->resources : NULL,
+		.rlimits = o->limits ? o->limits->rlimits : NULL,
 		.cgroup_fd = o->cgroup_fd,
 		.own_mounts = true,
 		.die_with_parent = true,

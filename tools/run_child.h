@@ -11,6 +11,7 @@
 struct cas_store;
 struct err;
 struct fs_findings;
+struct limits;
 
 /*
  * From run_signals_init on, the signals that `run` passes on arrive on two descriptors
@@ -38,9 +39,10 @@ struct run_child_options {
 	/* Called before the command is started outside of the group after all. */
 	int (*leave_group)(void *ctx, struct err *err);
 	void *ctx;
-	int keep_fd;		 /* as spawn_options, and nothing else is inherited; 0: all is */
-	bool in_init;		 /* argv starts an init, whose children are to get the signals */
-	uint64_t timeout_ms;	 /* 0: none */
+	int keep_fd;  /* as spawn_options, and nothing else is inherited; 0: all is */
+	bool in_init; /* argv starts an init, whose children are to get the signals */
+	const struct limits *limits; /* begun; NULL: none */
+	uint64_t timeout_ms;	     /* 0: none */
 	struct cas_store *store; /* put standard output and error there; NULL: leave them alone */
 	const int *default_signals; /* as spawn_options */
 	/* Where to look for mounts of the command's, absolute; and those found; NULL: do not. */

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,7 +37,15 @@
 
 #define CLONE_STACK_SZ (256 * 1024)
 
-enum spawn_step { STEP_NONE, STEP_CGROUP, STEP_MOUNTS, STEP_STDIO, STEP_CWD, STEP_EXEC };
+enum spawn_step {
+	STEP_NONE,
+	STEP_CGROUP,
+	STEP_LIMITS,
+	STEP_MOUNTS,
+	STEP_STDIO,
+	STEP_CWD,
+	STEP_EXEC
+};
 
 /* All that the child needs, made before it exists. */
 struct plan {
@@ -83,6 +92,20 @@ static IN_CHILD void child_stdio(struct plan *plan)
 	for (int i = 0; i < 3; i++) {
 		if (fd[i] >= 0 && dup2(fd[i], i) < 0)
 			fail(plan, STEP_STDIO, errno);
+	}
+}
+
+static IN_CHILD void child_limits(struct plan *plan)
+{
+	const struct spawn_options *o = plan->opts;
+
+	for (const int *fd = o->join_fds; fd && *fd >= 0; fd++) {
+		if (write(*fd, "0", 1) != 1)
+			fail(plan, STEP_CGROUP, errno);
+	}
+	for (size_t i = 0; o->resources && o->resources[i] >= 0; i++) {
+		if (syscall(SYS_prlimit64, 0, o->resources[i], &o->rlimits[i], NULL) < 0)
+			fail(plan, STEP_LIMITS, errno);
 	}
 }
 
@@ -137,6 +160,7 @@ static IN_CHILD _Noreturn void child_main(struct plan *plan)
 	}
 	if (plan->procs_fd >= 0 && write(plan->procs_fd, "0", 1) != 1)
 		fail(plan, STEP_CGROUP, errno);
+	child_limits(plan);
 	if (plan->own_mounts && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		fail(plan, STEP_MOUNTS, errno);
 	child_stdio(plan);
@@ -345,6 +369,7 @@ static int report(const struct plan *plan, struct err *err)
 {
 	static const char *const steps[] = {
 		[STEP_CGROUP] = "join its control group",
+		[STEP_LIMITS] = "set its limits",
 		[STEP_MOUNTS] = "make its mounts private",
 		[STEP_STDIO] = "set up its standard streams",
 		[STEP_CWD] = "enter",

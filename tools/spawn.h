@@ -7,14 +7,18 @@
 #include <sys/types.h>
 
 struct err;
+struct rlimit;
 
 struct spawn_options {
 	const char *const *argv; /* argv[0] is searched in env's PATH, as a shell does */
 	const char *const *env;
-	const char *cwd;	 /* NULL: ours */
-	int stdio[3];		 /* descriptor to become 0, 1, 2; -1: inherited as it is */
-	int keep_fd;		 /* to become 3; 0: none */
-	bool only_these;	 /* nothing above 3 (above 2 without keep_fd) is inherited */
+	const char *cwd;      /* NULL: ours */
+	int stdio[3];	      /* descriptor to become 0, 1, 2; -1: inherited as it is */
+	int keep_fd;	      /* to become 3; 0: none */
+	bool only_these;      /* nothing above 3 (above 2 without keep_fd) is inherited */
+	const int *join_fds;  /* cgroup.procs of groups to join, opened; ends with -1; NULL */
+	const int *resources; /* to be limited to rlimits[i]; ends with -1; NULL */
+	const struct rlimit *rlimits;
 	int cgroup_fd;		 /* directory of the control group to start in; -1: none */
 	bool own_mounts;	 /* a mount namespace of its own, where privileges allow */
 	bool die_with_parent;	 /* SIGKILL when the calling thread ends */
