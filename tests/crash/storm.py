@@ -619,6 +619,12 @@ def end_daemon(daemon):
         daemon.process.kill()
         daemon.process.wait()
         daemon.start_one()
+    # Who was told to stop in the midst of it has left a pin, or a sandbox.
+    for name in os.listdir(STORE + "/pins"):
+        must("unpin", name)
+    for name in os.listdir(STORE + "/sandboxes"):
+        if not name.startswith("."):
+            must("sandbox", "remove", name, "--mount", MNT)
     end = time.time() + 60
     while removed_ones() and time.time() < end:
         time.sleep(0.1)
