@@ -95,8 +95,11 @@ int run_action_load(struct run *run, struct err *err)
 				      err);
 	if (ret == 0)
 		ret = map_outputs(a, err);
-	if (ret == 0)
-		ret = fs_outputs_parse((const char *const *)a->roots, a->nr, &run->outputs, err);
+	if (ret)
+		return ret;
+	/* The words had none. */
+	fs_outputs_fini(&run->outputs);
+	ret = fs_outputs_parse((const char *const *)a->roots, a->nr, &run->outputs, err);
 	if (ret)
 		return ret;
 	run->argv = a->command.argv;
