@@ -10,6 +10,7 @@
 #include "cas/base/lock.h"
 #include "cas/base/log.h"
 #include "cas/base/mountinfo.h"
+#include "cas/base/process.h"
 #include "cas/call.h"
 #include "cas/catalog.h"
 #include "cas/checkout.h"

@@ -25,6 +25,7 @@
 #define START_MS    30000 /* from spawn to a usable mount */
 #define GONE_MS	    30000 /* for a daemon that was told to stop */
 #define STARTING_MS 3000
+#define DYING_MS    10000 /* from SIGKILL to the last of its locks */
 
 void daemon_fini(struct daemon *daemon)
 {
@@ -115,8 +116,12 @@ int daemon_find(const char *store, struct daemon *out, struct err *err)
 
 	if (ret == 1) {
 		pid = (pid_t)json_integer_value(json_object_get(record, "pid"));
-		if (!same_boot(client_text(record, "boot_id")) || !process_lives(pid) ||
-		    !writer_lock_held(store))
+		if (!same_boot(client_text(record, "boot_id")) || !process_lives(pid))
+			ret = 0;
+		/* It keeps its locks until its last thread is gone. */
+		else if (process_is_dying(pid) && daemon_wait_gone(pid, DYING_MS) == 0)
+			ret = 0;
+		else if (!writer_lock_held(store))
 			ret = 0;
 	}
 	if (ret == 1) {

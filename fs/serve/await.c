@@ -80,28 +80,6 @@ static void watch(struct await *a)
 	lock_drop(&all->lock);
 }
 
-static bool has_kill(const char *status, const char *field)
-{
-	const char *at = strstr(status, field);
-
-	return at && (strtoull(at + strlen(field), NULL, 16) & (1ULL << (SIGKILL - 1)));
-}
-
-/* Is the thread that asked about to die, or out of sight? */
-static bool is_dying(pid_t tid)
-{
-	auto_buf struct buf status = {0};
-	char path[40];
-
-	if (tid <= 0)
-		return true;
-	(void)snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
-	if (io_read_file(AT_FDCWD, path, 65536, &status) < 0)
-		return true;
-	return has_kill(buf_str(&status), "\nSigPnd:\t") ||
-	       has_kill(buf_str(&status), "\nShdPnd:\t");
-}
-
 static void let_go(struct await *a)
 {
 	(void)fuse_reply_err(a->again.req, EINTR);
@@ -128,7 +106,7 @@ NO_LOCK_CHECK static struct await *take_dying_locked(struct fs_awaits *all)
 
 	for (struct await *a = all->watched; a; a = next) {
 		next = a->next;
-		if (!is_dying(asker(a)) || !cas_fetch_leave(all->fetch, &a->waiter))
+		if (!process_is_dying(asker(a)) || !cas_fetch_leave(all->fetch, &a->waiter))
 			continue;
 		unwatch_locked(a);
 		a->next = dying;

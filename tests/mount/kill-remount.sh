@@ -39,5 +39,14 @@ body() {
 	within 20 "$CASBOX" umount "$MNT" || fail "a dead mount cannot be unmounted"
 	eq "left at the mount point" "" "$(mounts_below "$MNT")"
 	expect 0 casbox fsck
+
+	# Its locks and mounts go some time after the signal: whoever mounts at once waits for that.
+	casbox mount "$MNT"
+	for _ in 1 2 3 4 5; do
+		kill -9 "$(casbox ctl version | sed 's/.*"pid":\([0-9]*\).*/\1/')"
+		expect 0 casbox mount "$MNT"
+		eq "mounts of ours at the mount point" 1 "$(mounts_below "$MNT" | grep -cx "$MNT")"
+	done
+	casbox umount "$MNT"
 }
 each_user body

@@ -4,16 +4,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/mountinfo.h"
+#include "cas/base/process.h"
 
 static void test_err_context_keeps_the_origin(void **state)
 {
@@ -186,6 +189,28 @@ static void test_overwritten_file_holds_the_new_bytes_alone(void **state)
 	(void)close(dir_fd);
 }
 
+static void test_a_killed_process_is_dying(void **state)
+{
+	siginfo_t info;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		for (;;)
+			(void)pause();
+	assert_true(pid > 0);
+	assert_false(process_is_dying(pid));
+	assert_false(process_is_dying(getpid()));
+	assert_int_equal(kill(pid, SIGSTOP), 0);
+	assert_false(process_is_dying(pid));
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_true(process_is_dying(pid));
+	/* A zombie yet. */
+	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+	assert_true(process_is_dying(pid));
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	assert_true(process_is_dying(pid));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +230,7 @@ int main(void)
 						tests_memory_dir_setup, tests_dir_teardown),
 		cmocka_unit_test_setup_teardown(test_mountinfo_is_read_as_the_kernel_writes_it,
 						tests_dir_setup, tests_dir_teardown),
+		cmocka_unit_test(test_a_killed_process_is_dying),
 	};
 
 	return cmocka_run_group_tests_name("cas_base", tests, NULL, NULL);
