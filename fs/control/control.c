@@ -88,6 +88,7 @@ static int run_create(struct control_call *call, struct err *err)
 	struct fs_sandbox_spec spec = {
 		.id = control_get(req, "id"),
 		.unlisted = control_has(req, "unlisted"),
+		.attached = control_has(req, "attach"),
 	};
 	int ret = parse_digest(req, "root", &spec.root, err);
 

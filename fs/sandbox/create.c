@@ -138,6 +138,7 @@ static int record_fill(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	rec->writable = spec->writable;
 	rec->state = FS_SANDBOX_CREATING;
 	rec->unlisted = spec->unlisted;
+	rec->attached = spec->attached;
 	rec->created_ns = fs_sandbox_now_ns();
 	rec->given = calloc(spec->nr_outputs + 1, sizeof(*rec->given));
 	if (!rec->id || !rec->boot_id || !rec->given)

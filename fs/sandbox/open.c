@@ -285,6 +285,24 @@ static int restore_live(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir
 	return ret;
 }
 
+/* Whoever made it as a part of its conversation learned that this broke, and is gone. */
+static int drop_attached(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	int ret = 0;
+
+	if (sb->rec.cgroup)
+		ret = fs_cgroup_kill(sb->rec.cgroup, err);
+	/* Its mounts in another namespace may live on: nothing of it is used again. */
+	sb->leftover = true;
+	if (ret == 0)
+		ret = fs_sandbox_drop_files(all, sb, err);
+	if (ret == 0) {
+		fs_sandbox_drop(all, sb);
+		log_info("sandbox %s: its run ended with the daemon before, removed", sb->rec.id);
+	}
+	return ret;
+}
+
 static void restore_one(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct err err = {0};
@@ -337,10 +355,13 @@ int fs_sandboxes_restore(struct fs_sandboxes *all, struct err *err)
 		return err_set(err, -ENOMEM, "no memory to restore sandboxes");
 	for (size_t i = 0; i < nr; i++) {
 		struct fs_sandbox *sb;
+		struct err why = {0};
 
 		if (fs_sandbox_claim(all, ids[i], &sb, NULL) == 0) {
 			/* Created since the start: not ours to restore. */
-			if (!sb->visible)
+			if (sb->rec.attached && !sb->visible && drop_attached(all, sb, &why) < 0)
+				log_error("sandbox %s: %s", ids[i], why.msg);
+			else if (!sb->rec.attached && !sb->visible)
 				restore_one(all, sb);
 			fs_sandbox_unclaim(all, sb);
 		}

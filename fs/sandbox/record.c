@@ -128,10 +128,11 @@ json_t *fs_record_describe(const struct fs_record *rec)
 		(void)json_array_append_new(layers, json_pack("{s:s, s:s}", "kind",
 							      layer_names[rec->plan.layers[i].kind],
 							      "path", rec->plan.layers[i].path));
-	obj = json_pack("{s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:I}", "id", rec->id, "root",
+	obj = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:I}", "id", rec->id, "root",
 			CAS_DIGEST_TEXT(&rec->root), "state", state_names[rec->state], "writable",
-			writable_names[rec->writable], "unlisted", rec->unlisted, "outputs",
-			outputs, "layers", layers, "created_ns", (json_int_t)rec->created_ns);
+			writable_names[rec->writable], "unlisted", rec->unlisted, "attached",
+			rec->attached, "outputs", outputs, "layers", layers, "created_ns",
+			(json_int_t)rec->created_ns);
 	if (obj && rec->cgroup)
 		(void)json_object_set_new(obj, "cgroup", json_string(rec->cgroup));
 	if (obj && rec->finished_ns != 0) {
@@ -272,6 +273,7 @@ static int record_from_json(const json_t *obj, struct fs_record *rec)
 		return -EUCLEAN;
 	rec->state = (enum fs_sandbox_state)state;
 	rec->unlisted = json_is_true(json_object_get(obj, "unlisted"));
+	rec->attached = json_is_true(json_object_get(obj, "attached"));
 	rec->created_ns = json_integer_value(json_object_get(obj, "created_ns"));
 	rec->finished_ns = json_integer_value(json_object_get(obj, "finished_ns"));
 	rec->exit_code = (int)json_integer_value(json_object_get(obj, "exit_code"));

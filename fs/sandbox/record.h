@@ -31,6 +31,7 @@ struct fs_record {
 	enum fs_writable writable;
 	enum fs_sandbox_state state;
 	bool unlisted;
+	bool attached; /* ends with the daemon whose conversation it belongs to */
 	size_t nr_given;
 	char **given; /* the outputs as they were given */
 	char *boot_id;

@@ -104,6 +104,7 @@ struct fs_sandbox_spec {
 	size_t nr_outputs;
 	const char *const *outputs; /* as given, relative to the root; see capture */
 	bool unlisted;		    /* does not appear in the listing of sandboxes/ */
+	bool attached;		    /* nobody's without its conversation: not restored */
 };
 
 /*

@@ -47,6 +47,18 @@ body() {
 		expect 0 casbox mount "$MNT"
 		eq "mounts of ours at the mount point" 1 "$(mounts_below "$MNT" | grep -cx "$MNT")"
 	done
+
+	# What a run made is nobody's without the daemon that it talked to.
+	"$CASBOX" run --root "$root" --output out/ -- sh -c 'touch out/there; sleep 60' 2> "$T/err" &
+	run=$!
+	await sh -c "ls '$STORE'/sandboxes/*/upper/0/u/there"
+	kill -9 "$(casbox ctl version | sed 's/.*"pid":\([0-9]*\).*/\1/')"
+	status=0
+	wait "$run" || status=$?
+	eq "status of the run" 125 "$status"
+	casbox mount "$MNT"
+	eq "sandboxes" one "$(casbox sandbox list | cut -f 1)"
+	await sh -c "! ls '$STORE'/sandboxes | grep -q '^[0-9a-f]'"
 	casbox umount "$MNT"
 }
 each_user body

@@ -20,6 +20,7 @@ static void fill(struct fs_record *rec)
 	rec->writable = FS_WRITABLE_DIRS;
 	rec->state = FS_SANDBOX_LIVE;
 	rec->unlisted = true;
+	rec->attached = true;
 	rec->created_ns = 1234567890123456789;
 	rec->given = calloc(2, sizeof(*rec->given));
 	rec->given[0] = strdup("out//");
@@ -55,6 +56,7 @@ static void test_round_trip(void **state)
 	assert_int_equal(b.writable, a.writable);
 	assert_int_equal(b.state, a.state);
 	assert_true(b.unlisted);
+	assert_true(b.attached);
 	assert_int_equal(b.created_ns, a.created_ns);
 	assert_int_equal(b.nr_given, 2);
 	assert_string_equal(b.given[0], a.given[0]);
