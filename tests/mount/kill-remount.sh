@@ -49,7 +49,7 @@ body() {
 	done
 
 	# What a run made is nobody's without the daemon that it talked to.
-	"$CASBOX" run --root "$root" --output out/ -- sh -c 'touch out/there; sleep 60' 2> "$T/err" &
+	"$CASBOX" run --root "$root" --output out/ -- sh -c 'touch out/there; sleep 5' 2> "$T/err" &
 	run=$!
 	await sh -c "ls '$STORE'/sandboxes/*/upper/0/u/there"
 	kill -9 "$(casbox ctl version | sed 's/.*"pid":\([0-9]*\).*/\1/')"
