@@ -95,6 +95,8 @@ static void queue_add(struct cas_fetch_queue *q, struct cas_fetch_task *task)
 	else
 		q->head = task;
 	q->tail = task;
+	q->nr++;
+	task->queued = true;
 }
 
 static void queue_remove(struct cas_fetch_queue *q, struct cas_fetch_task *task)
@@ -108,6 +110,8 @@ static void queue_remove(struct cas_fetch_queue *q, struct cas_fetch_task *task)
 	else
 		q->tail = task->prev;
 	task->prev = task->next = NULL;
+	q->nr--;
+	task->queued = false;
 }
 
 static struct cas_fetch_queue *queue_of(struct cas_fetch *f, const struct cas_fetch_task *task)
@@ -172,13 +176,20 @@ static int start_thread_locked(struct cas_fetch *f) REQUIRES(f->lock)
 	return 0;
 }
 
+/* How many tasks could begin now. Threads that were woken for some still count as idle. */
+static int nr_ready_locked(const struct cas_fetch *f) REQUIRES(f->lock)
+{
+	int background = CAS_FETCH_THREADS / 2 - f->nr_background;
+
+	return f->wanted.nr + (f->foreseen.nr < background ? f->foreseen.nr : background);
+}
+
 void cas_fetch_submit_locked(struct cas_fetch *f, struct cas_fetch_task *task)
 {
 	queue_add(queue_of(f, task), task);
-	if (f->nr_idle == 0 && f->nr_threads < CAS_FETCH_THREADS)
+	if (nr_ready_locked(f) > f->nr_idle && f->nr_threads < CAS_FETCH_THREADS)
 		(void)start_thread_locked(f);
-	else
-		(void)pthread_cond_signal(&f->work);
+	(void)pthread_cond_signal(&f->work);
 }
 
 /* ---- one blob ---- */
@@ -300,9 +311,6 @@ static void flight_run(struct cas_fetch *f, struct cas_fetch_task *task)
 	struct err why = {0};
 	int ret = 0;
 
-	lock_take(&f->lock);
-	flight->running = true;
-	lock_drop(&f->lock);
 	claim(f, flight);
 	if (!cas_fetch_is_here(f, &flight->digest)) {
 		ret = ask_tiers(f, flight, &why);
@@ -378,7 +386,7 @@ static int get_locked(struct cas_fetch *f, const struct cas_digest *digest, bool
 	if (flight) {
 		f->stats.nr_joined += !background;
 		/* Somebody waits for it now: to the front. */
-		if (!background && flight->task.background && !flight->running && !flight->part) {
+		if (!background && flight->task.background && flight->task.queued) {
 			queue_remove(&f->foreseen, &flight->task);
 			flight->task.background = false;
 			flight->call.background = false;
@@ -442,11 +450,11 @@ bool cas_fetch_leave(struct cas_fetch *fetch, struct cas_fetch_waiter *waiter)
 		/* The last one out; what was foreseen or is part of a batch goes on. */
 		if (flight->waiters == NULL && !flight->task.background && !flight->part) {
 			leave_locked(fetch, flight);
-			if (flight->running) {
-				cas_call_cancel(&flight->call);
-			} else {
+			if (flight->task.queued) {
 				queue_remove(&fetch->wanted, &flight->task);
 				unused = flight;
+			} else {
+				cas_call_cancel(&flight->call);
 			}
 		}
 	}
@@ -468,7 +476,7 @@ struct cas_flight *cas_fetch_claim_part(struct cas_fetch *f, const struct cas_di
 			flight = NULL;
 		}
 		if (flight)
-			flight->running = flight->part = true;
+			flight->part = true;
 	}
 	lock_drop(&f->lock);
 	return flight;

@@ -19,6 +19,7 @@
 struct cas_fetch_task {
 	void (*run)(struct cas_fetch *fetch, struct cas_fetch_task *task);
 	bool background;
+	bool queued;		     /* no thread has it yet */
 	struct cas_fetch_task *prev; /* of the queue it is in */
 	struct cas_fetch_task *next;
 };
@@ -26,17 +27,18 @@ struct cas_fetch_task {
 struct cas_fetch_queue {
 	struct cas_fetch_task *head;
 	struct cas_fetch_task *tail;
+	int nr;
 };
 
 /*
- * A blob on its way. QUEUED: in a queue; RUNNING: a thread has it. It is in the table
+ * A blob on its way. QUEUED: in a queue; RUNNING: a thread has it, from the moment it is
+ * taken out of the queue. It is in the table
  * until it is done, or doomed because nobody waits any more (RUNNING, cancelled).
  */
 struct cas_flight {
 	struct cas_fetch_task task; /* first */
 	struct cas_digest digest;
 	struct cas_call call;
-	bool running;
 	bool in_table;
 	bool fetched; /* it came from a tier */
 	bool part;    /* of a batch, which brings it: never in a queue */
@@ -93,7 +95,7 @@ void cas_fetch_flight_end(struct cas_fetch *f, struct cas_flight *flight, int re
 /* The worse of two failures is the one that a later try may mend. */
 int cas_fetch_worse(int a, int b);
 
-/* Lock held: the end of a search, which frees it. */
+/* A search, which it frees in the end. */
 void cas_fetch_tree_run(struct cas_fetch *f, struct cas_fetch_task *task);
 
 #endif
