@@ -76,6 +76,7 @@ struct known {
 	UT_hash_handle hh;
 	struct file_key key;
 	struct fs_early_hint hint;
+	int64_t born_ns; /* inode numbers are used again; 0: not known */
 	unsigned nr_times;
 	bool busy;
 	bool valid;
@@ -160,9 +161,20 @@ static struct known *add_locked(struct fs_early *early, const struct stat *st) R
 	return k;
 }
 
-/* False: it is known as it is, or too lively. */
-static bool begin_file(struct fs_early *early, const struct stat *st)
+static int64_t born_ns(int fd)
 {
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BTIME, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_BTIME))
+		return 0;
+	return stx.stx_btime.tv_sec * 1000000000 + stx.stx_btime.tv_nsec;
+}
+
+/* False: it is known as it is, or too lively. */
+static bool begin_file(struct fs_early *early, int fd, const struct stat *st)
+{
+	int64_t born = born_ns(fd);
 	struct known *k;
 	bool go = false;
 
@@ -170,6 +182,10 @@ static bool begin_file(struct fs_early *early, const struct stat *st)
 	k = find_locked(early, st);
 	if (!k)
 		k = add_locked(early, st);
+	if (k && k->born_ns != born) {
+		k->born_ns = born;
+		k->nr_times = 0;
+	}
 	if (k && !(k->valid && same_file(&k->hint.known.st, st)) && k->nr_times < TIMES_MAX) {
 		k->valid = false;
 		k->busy = true;
@@ -197,9 +213,11 @@ static void end_file(struct fs_early *early, const struct stat *st,
 	lock_drop(&early->lock);
 }
 
+/* Of the thread; 0, when it has not begun, would be ourselves. */
 static void set_nice(int tid, int nice)
 {
-	(void)setpriority(PRIO_PROCESS, (id_t)tid, nice);
+	if (tid != 0)
+		(void)setpriority(PRIO_PROCESS, (id_t)tid, nice);
 }
 
 int fs_early_find(struct fs_early *early, const struct stat *st, struct fs_early_hint *out)
@@ -293,7 +311,7 @@ static void take_file(struct fs_early *early, int fd, const struct stat *st,
 	struct stat after;
 	int ret;
 
-	if (!begin_file(early, st))
+	if (!begin_file(early, fd, st))
 		return;
 	set_nice(atomic_load(&early->tid), PRIO_MAX);
 	ret = nobody_writes(fd) ? 0 : -EAGAIN;

@@ -160,6 +160,16 @@ body() {
 		[ ! -e "$stray" ] || fail "what is no output was stored"
 		casbox sandbox remove stray
 
+		# Many files may get one inode number, one after the other.
+		box=$(sandbox_new "$root" --id reused --output out/)
+		base=$(count early_hashed)
+		for i in 1 2 3 4 5 6; do
+			echo "file $i" > "$box/out/file"
+			[ "$fanotify" != yes ] || await hashed $i
+			rm "$box/out/file"
+		done
+		finish_equals reused "$box/out"
+
 		# The daemon dies after hashing.
 		box=$(sandbox_new "$root" --id killed --output out/)
 		echo before > "$box/out/file"
