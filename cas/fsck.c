@@ -344,8 +344,8 @@ static void run_threads(struct fsck *f)
 static bool is_part(const char *name)
 {
 	static const char *const parts[] = {
-		".",   "..",	"VERSION",   "lock", "cas",    "ac", "links", "pins",
-		"run", "spool", "sandboxes", "meta", "config", "id", "owner", "trees",
+		".",	 "..",	      "VERSION", "lock",   "cas", "ac",	   "links", "pins",   "run",
+		"spool", "sandboxes", "meta",	 "config", "id",  "owner", "trees", "outbox",
 	};
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {

@@ -230,6 +230,7 @@ static void test_foreign_names_are_told_once_and_left_alone(void **state)
 			tests_write_file(path, "?", 1, 0600);
 	}
 	tests_write_file(tests_path(*state, "store/cas/ab/.tmp-0123456789abcdef"), "x", 1, 0600);
+	assert_int_equal(mkdir(tests_path(*state, "store/outbox"), 0700), 0);
 	result = fsck(store, true, &r);
 	assert_int_equal(result.faults, 0);
 	assert_int_equal(result.blobs, 1);
