@@ -125,6 +125,8 @@ static void *pusher_thread(void *arg)
 	struct fs_push *push = NULL;
 	bool more = false;
 
+	/* What nobody has touched is not worth a download, and not missing when none has it. */
+	cas_fetch_never_here(true);
 	while ((push = next_push(p, push, more)) != NULL)
 		more = fs_push_turn(p, push);
 	return NULL;
