@@ -275,8 +275,8 @@ static int unmount_path(struct work *w, const char *target, int *parent_fd, char
 static int is_meant(int parent_fd, const char *path, const struct fs_mount_key *key,
 		    struct err *err)
 {
-	struct fs_mount_key above;
-	struct fs_mount_key at;
+	struct fs_mount_key above = {0};
+	struct fs_mount_key at = {0};
 	int ret;
 
 	if (key->id == 0)
