@@ -170,8 +170,10 @@ static int make_result(struct finish *f)
 			     &f->result, &notes, f->err);
 	if (ret == 0)
 		ret = note_missing(f, &notes);
-	if (ret < 0)
+	if (ret < 0) {
+		json_decref(notes);
 		return ret;
+	}
 	lock_take(&f->all->lock);
 	json_decref(rec->notes);
 	rec->notes = notes;

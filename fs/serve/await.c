@@ -70,13 +70,15 @@ static void watch(struct await *a)
 	struct fs_awaits *all = a->all;
 
 	lock_take(&all->lock);
-	a->watched = true;
-	a->prev = NULL;
-	a->next = all->watched;
-	if (a->next)
-		a->next->prev = a;
-	all->watched = a;
-	(void)pthread_cond_broadcast(&all->changed);
+	if (!a->watched) {
+		a->watched = true;
+		a->prev = NULL;
+		a->next = all->watched;
+		if (a->next)
+			a->next->prev = a;
+		all->watched = a;
+		(void)pthread_cond_broadcast(&all->changed);
+	}
 	lock_drop(&all->lock);
 }
 

@@ -114,7 +114,7 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 	session->threads = calloc((size_t)session->opts.nr_threads, sizeof(*session->threads));
 	ret = session->threads ? fs_inode_table_new(opts->root, &session->table) : -ENOMEM;
 	if (ret == 0)
-		ret = fs_iobufs_new((size_t)opts->nr_threads, &session->iobufs);
+		ret = fs_iobufs_new((size_t)session->opts.nr_threads, &session->iobufs);
 	if (ret == 0)
 		ret = open_session(session, dev_fd, err);
 	if (ret < 0) {
