@@ -342,13 +342,17 @@ struct tree_args {
 	struct tier_op *op;
 	struct cas_call *call;
 	struct cas_tier *tier;
+	uint64_t brought; /* by this attempt */
 };
 
 static int tree_each(void *ctx, const void *data, size_t len)
 {
 	struct tree_args *a = ctx;
 
-	a->op->advanced += len;
+	/* Each attempt begins at the root again: only what none has brought yet is progress. */
+	a->brought += len;
+	if (a->brought > a->op->advanced)
+		a->op->advanced = a->brought;
 	cas_call_progress(a->call, len);
 	tier_count_in(a->tier, 1, len);
 	return a->each(a->ctx, data, len);
@@ -359,6 +363,7 @@ static int tree_attempt(struct cas_tier *tier, struct tier_op *op, struct cas_ca
 {
 	struct tree_args *a = op->args;
 
+	a->brought = 0;
 	return tier->scheme->ops->get_tree(tier->ctx, a->root, tree_each, a, call, err);
 }
 

@@ -492,6 +492,73 @@ static void test_tree_comes_in_pages(void **state)
 	stop(&f);
 }
 
+/* A Directory of some 400 KB: links with long targets, and @below when it is not NULL. */
+static void plant_wide(const struct fixture *f, const struct cas_digest *below,
+		       struct cas_digest *out)
+{
+	enum { LINKS = 100, TARGET = 4000 };
+	static char names[LINKS][8];
+	static char target[TARGET + 1];
+	Reapi__Directory dir = REAPI__DIRECTORY__INIT;
+	Reapi__DirectoryNode node = REAPI__DIRECTORY_NODE__INIT;
+	Reapi__DirectoryNode *list = &node;
+	Reapi__Digest digest = REAPI__DIGEST__INIT;
+	Reapi__SymlinkNode links[LINKS];
+	Reapi__SymlinkNode *pointers[LINKS];
+	char hash[CAS_HASH_HEX_SZ + 1];
+	uint8_t *packed;
+
+	memset(target, 'x', TARGET);
+	for (unsigned i = 0; i < LINKS; i++) {
+		links[i] = (Reapi__SymlinkNode)REAPI__SYMLINK_NODE__INIT;
+		(void)snprintf(names[i], sizeof(names[i]), "l%03u", i);
+		links[i].name = names[i];
+		links[i].target = target;
+		pointers[i] = &links[i];
+	}
+	dir.n_symlinks = LINKS;
+	dir.symlinks = pointers;
+	if (below) {
+		cas_hash_format(below->hash, hash);
+		digest.hash = hash;
+		digest.size_bytes = (int64_t)below->size;
+		node.name = (char *)(uintptr_t) "below";
+		node.digest = &digest;
+		dir.n_directories = 1;
+		dir.directories = &list;
+	}
+	packed = malloc(reapi__directory__get_packed_size(&dir));
+	assert_non_null(packed);
+	plant(f, packed, reapi__directory__pack(&dir, packed), out);
+	free(packed);
+}
+
+static int see_again(void *ctx, const void *data, size_t len)
+{
+	unsigned *nr = ctx;
+
+	(*nr)++;
+	return 0;
+}
+
+/* More than 1 MiB comes with each attempt, the same each time. */
+static void test_tree_that_breaks_off_is_not_asked_for_for_ever(void **state)
+{
+	struct cas_digest digests[8];
+	struct fixture f;
+	unsigned nr = 0;
+
+	start(&f, state, "tries=3");
+	for (unsigned i = 0; i < 8; i++)
+		plant_wide(&f, i > 0 ? &digests[i - 1] : NULL, &digests[i]);
+	say(&f, "fault", "truncate");
+	assert_int_not_equal(
+		cas_tier_get_tree(f.tier, &digests[7], see_again, &nr, &f.call, &f.err), 0);
+	assert_int_equal(count(&f, "log", "TREE"), 3);
+	assert_int_equal(nr, 9);
+	stop(&f);
+}
+
 static void test_server_without_trees_is_asked_once(void **state)
 {
 	struct cas_digest digests[3];
@@ -674,6 +741,7 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_status_of_each_blob_counts),
 		TESTS_IN_DIR(test_unanswered_blobs_are_asked_for_again),
 		TESTS_IN_DIR(test_tree_comes_in_pages),
+		TESTS_IN_DIR(test_tree_that_breaks_off_is_not_asked_for_for_ever),
 		TESTS_IN_DIR(test_server_without_trees_is_asked_once),
 		TESTS_IN_DIR(test_results_go_as_they_are),
 		TESTS_IN_DIR(test_retry_info_is_waited_for),
