@@ -163,7 +163,8 @@ int run_action_store(struct run *run, struct err *err)
 	bool same = false;
 	int ret;
 
-	if (run->child.status != 0 || run->child.timed_out || run->limited || !is_whole(run))
+	if (run->child.status != 0 || run->child.timed_out || run->child.cut || run->limited ||
+	    !is_whole(run))
 		return 0;
 	ret = run_cache_check(run, &same, err);
 	if (ret || !same)

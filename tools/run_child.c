@@ -308,8 +308,8 @@ static int streams_end(struct streams *s, int cancel_fd, struct run_child_result
 
 	if (!s->out && !s->err)
 		return 0;
-	ret = tee_end(s->out, cancel_fd, &out->stdout_digest, err);
-	second = tee_end(s->err, cancel_fd, &out->stderr_digest, ret ? NULL : err);
+	ret = tee_end(s->out, cancel_fd, &out->stdout_digest, &out->cut, err);
+	second = tee_end(s->err, cancel_fd, &out->stderr_digest, &out->cut, ret ? NULL : err);
 	out->has_streams = ret == 0 && second == 0;
 	return ret ? ret : second;
 }

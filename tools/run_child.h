@@ -57,6 +57,7 @@ struct run_child_result {
 	int64_t start_ns; /* CLOCK_REALTIME */
 	int64_t end_ns;
 	bool has_streams;
+	bool cut; /* who read one of them had gone before its end */
 	struct cas_digest stdout_digest;
 	struct cas_digest stderr_digest;
 };

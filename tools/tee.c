@@ -24,7 +24,8 @@ struct tee {
 	int stop_fd; /* eventfd: pass on what is there, then end */
 	int done_fd; /* eventfd: the thread has ended */
 	struct cas_put *put;
-	int ret; /* of the put; the thread's until done_fd */
+	int ret;  /* of the put; the thread's until done_fd */
+	bool cut; /* the same: not all was read */
 	struct err err;
 };
 
@@ -85,7 +86,8 @@ static void *tee_thread(void *arg)
 		if (tee->ret == 0)
 			tee->ret = cas_put_write(tee->put, data, (size_t)got, &tee->err);
 		/* Whoever read our output is gone: let the command notice, as without us. */
-		if (pass_on(tee->to_fd, data, (size_t)got))
+		tee->cut = pass_on(tee->to_fd, data, (size_t)got) < 0;
+		if (tee->cut)
 			break;
 	}
 	(void)close(steal_fd(&tee->from_fd));
@@ -153,7 +155,7 @@ int tee_begin(struct cas_store *store, int to_fd, struct tee **out, int *write_f
 	return 0;
 }
 
-int tee_end(struct tee *tee, int cancel_fd, struct cas_digest *out, struct err *err)
+int tee_end(struct tee *tee, int cancel_fd, struct cas_digest *out, bool *cut, struct err *err)
 {
 	uint64_t one = 1;
 	int ret;
@@ -172,6 +174,8 @@ int tee_end(struct tee *tee, int cancel_fd, struct cas_digest *out, struct err *
 		return err_set(err, -EINTR, "interrupted while passing the output on");
 	}
 	(void)pthread_join(tee->thread, NULL);
+	if (tee->cut)
+		*cut = true;
 	ret = tee->ret;
 	if (ret)
 		(void)err_set(err, ret, "cannot store the command's output: %s",

@@ -2,6 +2,8 @@
 #ifndef TOOLS_TEE_H
 #define TOOLS_TEE_H
 
+#include <stdbool.h>
+
 struct cas_digest;
 struct cas_store;
 struct err;
@@ -15,8 +17,9 @@ int tee_begin(struct cas_store *store, int to_fd, struct tee **out, int *write_f
 /*
  * Nobody writes any more, or nobody who counts: pass on what is in the pipe, then end.
  * -EINTR: @cancel_fd became readable first (the reader of our output is slow); the tee
- * is abandoned. The digest is that of all bytes passed on.
+ * is abandoned. The digest is that of all bytes passed on; *cut is set, and else left alone,
+ * when these may not be all that was written, since the reader of our output was gone.
  */
-int tee_end(struct tee *tee, int cancel_fd, struct cas_digest *out, struct err *err);
+int tee_end(struct tee *tee, int cancel_fd, struct cas_digest *out, bool *cut, struct err *err);
 
 #endif

@@ -102,6 +102,11 @@ body() {
 		expect 124 run --timeout 0.3 -- sleep 60
 		expect 124 run --timeout 0.3 -- sleep 60
 
+		# What nobody was there to read is in no result.
+		cut='trap "" PIPE; echo one; sleep 0.3; echo two; echo made > out/id; :'
+		{ sleep 0.2 && run -- sh -c "$cut" 2> said-err; } | :
+		eq "after a reader that left" "one two" "$(echo $(run -- sh -c "$cut"))"
+
 		run -- sh -c "$WORK" > said-out
 		# Something that it names is lost: once more.
 		other "again" run --env B=1 -- sh -c "$WORK"
