@@ -19,42 +19,13 @@
 
 #define PROC_MAX (16 << 20) /* bytes of a file in /proc or of a group that we read */
 
-/* \040 and friends, in place. */
-static void unescape(char *s)
+char *cgroup_find_mount(struct mountinfo *mounts)
 {
-	char *out = s;
+	struct mountinfo_entry e;
 
-	while (*s) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] && s[3]) {
-			*out++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-			s += 4;
-		} else {
-			*out++ = *s++;
-		}
-	}
-	*out = '\0';
-}
-
-char *cgroup_find_mount(const char *text)
-{
-	while (*text) {
-		const char *end = strchrnul(text, '\n');
-		auto_free char *line = strndup(text, (size_t)(end - text));
-		char *dash, *root = NULL, *point = NULL;
-
-		if (!line)
-			return NULL;
-		dash = strstr(line, " - cgroup2 ");
-		/* ID PARENT MAJ:MIN ROOT POINT ...; only a mount of the whole hierarchy. */
-		if (dash && sscanf(line, "%*s %*s %*s %ms %ms", &root, &point) == 2 &&
-		    strcmp(root, "/") == 0) {
-			free(root);
-			unescape(point);
-			return point;
-		}
-		free(root);
-		free(point);
-		text = *end ? end + 1 : end;
+	while (mountinfo_next(mounts, &e)) {
+		if (strcmp(e.type, "cgroup2") == 0 && strcmp(e.root, "/") == 0)
+			return strdup(e.path);
 	}
 	return NULL;
 }
@@ -74,17 +45,17 @@ static char *own_path(const char *text)
 
 static int parent_path(char **out, struct err *err)
 {
-	auto_buf struct buf mounts = {0};
+	auto_call(mountinfo_fini) struct mountinfo mounts = {0};
 	auto_buf struct buf own = {0};
 	auto_free char *mount = NULL;
 	auto_free char *path = NULL;
-	int ret = io_read_file(AT_FDCWD, "/proc/self/mountinfo", PROC_MAX, &mounts);
+	int ret = mountinfo_read_self(&mounts);
 
 	if (ret == 0)
 		ret = io_read_file(AT_FDCWD, "/proc/self/cgroup", PROC_MAX, &own);
 	if (ret)
 		return err_set(err, ret, "cannot find our control group: %s", strerror(-ret));
-	mount = cgroup_find_mount(buf_str(&mounts));
+	mount = cgroup_find_mount(&mounts);
 	path = own_path(buf_str(&own));
 	if (!mount || !path)
 		return err_set(err, -ENOENT, "no version 2 control groups here");

@@ -3,6 +3,7 @@
 #define TOOLS_CGROUP_H
 
 struct err;
+struct mountinfo;
 
 /* Zero-initialize with fd = -1; ended by cgroup_fini, which removes the group. */
 struct cgroup {
@@ -34,7 +35,10 @@ void cgroup_fini(struct cgroup *group);
 int cgroup_adopt_orphans(void);
 int cgroup_kill_children(int timeout_ms);
 
-/* Where @text (a mountinfo) mounts version 2: the caller frees; NULL: nowhere. For tests. */
-char *cgroup_find_mount(const char *text);
+/*
+ * Where all of version 2 is mounted, of what is left of @mounts: the caller frees; NULL:
+ * nowhere. For tests.
+ */
+char *cgroup_find_mount(struct mountinfo *mounts);
 
 #endif

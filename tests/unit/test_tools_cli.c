@@ -290,17 +290,29 @@ static void test_answers_become_errors(void **state)
 	json_decref(o);
 }
 
+static char *find_mount_in(const char *text)
+{
+	struct mountinfo mounts = {0};
+	char *found;
+
+	assert_int_equal(buf_append_str(&mounts.text, text), 0);
+	mounts.next = mounts.text.data;
+	found = cgroup_find_mount(&mounts);
+	mountinfo_fini(&mounts);
+	return found;
+}
+
 static void test_cgroup_mount_is_found_wherever_it_is(void **state)
 {
-	auto_free char *hybrid = cgroup_find_mount(
+	auto_free char *hybrid = find_mount_in(
 		"30 23 0:26 / /sys/fs/cgroup rw - tmpfs cgroup2 rw\n"
 		"40 30 0:30 /docker/x /sys/fs/part rw - cgroup2 cgroup2 rw\n"
 		"31 30 0:27 / /sys/fs/cgroup/uni\\040fied rw,nosuid shared:9 - cgroup2 c rw\n");
 
 	assert_non_null(hybrid);
 	assert_string_equal(hybrid, "/sys/fs/cgroup/uni fied");
-	assert_null(cgroup_find_mount("30 23 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw\n"));
-	assert_null(cgroup_find_mount(""));
+	assert_null(find_mount_in("30 23 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw\n"));
+	assert_null(find_mount_in(""));
 }
 
 int main(void)
