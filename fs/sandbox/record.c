@@ -57,11 +57,6 @@ int fs_writable_parse(const char *word, enum fs_writable *out)
 	return 0;
 }
 
-const char *fs_sandbox_state_name(enum fs_sandbox_state s)
-{
-	return state_names[s];
-}
-
 int fs_sandbox_id_check(const char *id, struct err *err)
 {
 	static const char good[] =

@@ -65,6 +65,5 @@ int fs_boot_id(char **out, struct err *err);
 
 const char *fs_writable_name(enum fs_writable w);
 int fs_writable_parse(const char *word, enum fs_writable *out);
-const char *fs_sandbox_state_name(enum fs_sandbox_state s);
 
 #endif

@@ -192,14 +192,6 @@ bool fs_wire_offers_passthrough(const struct fs_wire *wire)
 	return (wire->offered & INIT_PASSTHROUGH) != 0;
 }
 
-uint64_t fs_wire_count(const struct fs_wire *wire, const char *name)
-{
-	for (size_t i = 0; i < FS_WIRE_NR_OPS; i++)
-		if (op_names[i] && strcmp(op_names[i], name) == 0)
-			return atomic_load_explicit(&wire->nr[i], memory_order_relaxed);
-	return 0;
-}
-
 int fs_wire_report(const struct fs_wire *wire, json_t *out)
 {
 	for (size_t i = 0; i < FS_WIRE_NR_OPS; i++) {

@@ -40,9 +40,6 @@ void fs_wire_init(struct fs_wire *wire, struct fuse_conn_info *conn);
 /* Does the kernel know passthrough? After INIT. */
 bool fs_wire_offers_passthrough(const struct fs_wire *wire);
 
-/* Requests of @name ("READ"), so far. */
-uint64_t fs_wire_count(const struct fs_wire *wire, const char *name);
-
 /* Add "NAME": count to @out for every opcode seen. -ENOMEM. */
 int fs_wire_report(const struct fs_wire *wire, json_t *out);
 
