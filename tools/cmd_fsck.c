@@ -20,7 +20,7 @@ struct fsck_args {
 
 #define ARG(field) offsetof(struct fsck_args, field)
 static const struct cli_option options[] = {
-	{"repair", 0, CLI_FLAG, ARG(repair), NULL, "set wrong blobs aside, mend modes", false,
+	{"repair", 0, CLI_FLAG, ARG(repair), NULL, "mend modes, bring wrong blobs back", false,
 	 NULL},
 	{"from", 0, CLI_LIST, ARG(from), "PATH",
 	 "with --repair: put PATH again when blobs are lost", false, NULL},
