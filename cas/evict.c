@@ -434,8 +434,7 @@ static int evict_batch(struct cas_eviction *e, const struct cas_evict_roots *roo
 		return 0;
 	}
 	if (ret < 0)
-		return err_set(e->err, ret, "cannot evict from %s: %s", e->store->path,
-			       e->err && e->err->msg[0] ? e->err->msg : strerrordesc_np(-ret));
+		return err_context(e->err, ret, "cannot evict from %s", e->store->path);
 	for (int i = 0; i < BATCH_BLOBS; i++)
 		hold_fd[i] = -1;
 	ret = evict_some(e, r, at, hold_fd);
