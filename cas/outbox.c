@@ -85,6 +85,14 @@ static bool parse_name(const char *name, enum cas_push_kind *kind, struct cas_di
 
 /* ---- sending ---- */
 
+/* Will it be the same next time? */
+static bool is_hopeless(int ret)
+{
+	return ret == -ENOENT || ret == -EFBIG || ret == -EBADMSG || ret == -EUCLEAN ||
+	       ret == -EROFS || ret == -EOPNOTSUPP;
+}
+
+/* What another try may mend counts more than what it cannot; else the first. */
 static int push_to_all(struct cas_outbox *o, enum cas_push_kind kind,
 		       const struct cas_digest *digest, struct cas_push_progress *progress,
 		       struct err *err)
@@ -99,18 +107,12 @@ static int push_to_all(struct cas_outbox *o, enum cas_push_kind kind,
 		if (!cas_tier_is_writable(tier))
 			continue;
 		ret = cas_push(o->store, tier, kind, digest, progress, &why);
-		if (ret < 0 && worst == 0)
+		if (ret < 0 && (worst == 0 || (is_hopeless(worst) && !is_hopeless(ret)))) {
 			*err = why;
-		worst = worst < 0 ? worst : ret;
+			worst = ret;
+		}
 	}
 	return worst;
-}
-
-/* Will it be the same next time? */
-static bool is_hopeless(int ret)
-{
-	return ret == -ENOENT || ret == -EFBIG || ret == -EBADMSG || ret == -EUCLEAN ||
-	       ret == -EROFS || ret == -EOPNOTSUPP;
 }
 
 static bool claim(int fd)

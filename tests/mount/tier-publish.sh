@@ -38,6 +38,20 @@ casbox --tier "$write" push > /dev/null
 at_server "$later" || fail "not sent later"
 eq "left in the outbox" 0 "$(ls "$STORE/outbox" | wc -l)"
 
+# One that will never take it is no reason to forget the other, which is away.
+mkdir "$T/never"
+mount --bind "$T/never" "$T/never"
+mount -o remount,bind,ro "$T/never"
+echo both > "$T/both"
+expect 0 casbox --tier "file://$T/never?write=yes&tries=1" \
+	--tier "http://127.0.0.1:1/cache?write=yes&tries=1" put "$T/both"
+said "stored, but not sent"
+both=$(cat "$T/out")
+umount "$T/never"
+eq "left in the outbox" 1 "$(ls "$STORE/outbox" | wc -l)"
+casbox --tier "$write" push > /dev/null
+at_server "$both" || fail "not sent to the second"
+
 # Outputs of a sandbox, by the daemon.
 root=$(casbox --tier "$write" put "$T/tree")
 mount_start --tier "$write"
