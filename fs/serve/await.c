@@ -183,9 +183,15 @@ static void on_done(struct cas_fetch_waiter *waiter, int ret, const struct err *
 static bool begin(struct await *a, const struct cas_digest *digest)
 {
 	struct fs_awaits *all = a->all;
+	int ret = -ECANCELED;
 
 	fuse_req_interrupt_func(a->again.req, on_interrupt, a);
-	if (cas_fetch_begin(all->fetch, digest, &a->waiter) == 0)
+	/* A request that is made again may come here when the fetcher is about to go. */
+	lock_take(&all->lock);
+	if (!all->ending)
+		ret = cas_fetch_begin(all->fetch, digest, &a->waiter);
+	lock_drop(&all->lock);
+	if (ret == 0)
 		return true;
 	end_watching(a);
 	free(a);
@@ -233,7 +239,7 @@ NO_LOCK_CHECK int fs_awaits_new(struct cas_fetch *fetch, struct fs_executor *exe
 	return 0;
 }
 
-NO_LOCK_CHECK void fs_awaits_free(struct fs_awaits *awaits)
+void fs_awaits_stop(struct fs_awaits *awaits)
 {
 	if (!awaits)
 		return;
@@ -241,6 +247,13 @@ NO_LOCK_CHECK void fs_awaits_free(struct fs_awaits *awaits)
 	awaits->ending = true;
 	(void)pthread_cond_broadcast(&awaits->changed);
 	lock_drop(&awaits->lock);
+}
+
+NO_LOCK_CHECK void fs_awaits_free(struct fs_awaits *awaits)
+{
+	if (!awaits)
+		return;
+	fs_awaits_stop(awaits);
 	if (awaits->has_watcher)
 		(void)pthread_join(awaits->watcher, NULL);
 	(void)pthread_cond_destroy(&awaits->changed);

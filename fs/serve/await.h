@@ -23,7 +23,9 @@ struct fs_executor;
  * as on a disk.
  */
 int fs_awaits_new(struct cas_fetch *fetch, struct fs_executor *executor, struct fs_awaits **out);
-/* No request waits any more: the fetcher was closed, the executor ended. */
+/* Nothing is waited for from now on: before the fetcher is closed. NULL is fine. */
+void fs_awaits_stop(struct fs_awaits *awaits);
+/* No request waits any more: the fetcher was closed, the executor ended. NULL is fine. */
 void fs_awaits_free(struct fs_awaits *awaits);
 
 /* A request as it must be made again: what of it is used is @run's own affair. */

@@ -640,6 +640,7 @@ static int close_data(struct daemon *d, struct err *err)
 	int ret;
 
 	cas_outbox_close(d->outbox);
+	fs_awaits_stop(d->awaits);
 	/* Whoever still waits for a blob is told. */
 	cas_fetch_close(d->fetch);
 	fs_large_stop(d->large);
