@@ -111,7 +111,7 @@ static int empty_file(int dir_fd, const char *name, struct err *err)
 	return fd < 0 && errno != ENOENT ? err_set(err, -errno, "cannot empty %s: %m", name) : 0;
 }
 
-/* @name below @dir_fd as it was new; @at is the same from @top_fd. */
+/* The directory @name of a layer as when it was new. */
 static int renew(int layer_fd, const char *name, struct err *err)
 {
 	int ret = 0;
