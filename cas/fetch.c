@@ -184,12 +184,20 @@ static int nr_ready_locked(const struct cas_fetch *f) REQUIRES(f->lock)
 	return f->wanted.nr + (f->foreseen.nr < background ? f->foreseen.nr : background);
 }
 
-void cas_fetch_submit_locked(struct cas_fetch *f, struct cas_fetch_task *task)
+int cas_fetch_submit_locked(struct cas_fetch *f, struct cas_fetch_task *task)
 {
+	int ret = 0;
+
 	queue_add(queue_of(f, task), task);
 	if (nr_ready_locked(f) > f->nr_idle && f->nr_threads < CAS_FETCH_THREADS)
-		(void)start_thread_locked(f);
+		ret = start_thread_locked(f);
+	/* One is enough for it to be done in the end. */
+	if (ret < 0 && f->nr_threads == 0) {
+		queue_remove(queue_of(f, task), task);
+		return ret;
+	}
 	(void)pthread_cond_signal(&f->work);
+	return 0;
 }
 
 /* ---- one blob ---- */
@@ -374,7 +382,7 @@ static void leave_locked(struct cas_fetch *f, struct cas_flight *flight) REQUIRE
 	f->stats.nr_flights--;
 }
 
-/* Find or make; a new one is queued. */
+/* Find or make; a new one is queued. -ENOMEM, -ECANCELED, -EAGAIN: no thread. */
 static int get_locked(struct cas_fetch *f, const struct cas_digest *digest, bool background,
 		      struct cas_flight **out) REQUIRES(f->lock)
 {
@@ -390,19 +398,23 @@ static int get_locked(struct cas_fetch *f, const struct cas_digest *digest, bool
 			queue_remove(&f->foreseen, &flight->task);
 			flight->task.background = false;
 			flight->call.background = false;
-			cas_fetch_submit_locked(f, &flight->task);
+			/* There is a thread: it was queued before. */
+			(void)cas_fetch_submit_locked(f, &flight->task);
 		}
 		*out = flight;
 		return 0;
 	}
 	flight = flight_new(digest, background);
 	ret = flight ? enter_locked(f, flight) : -ENOMEM;
+	if (ret == 0)
+		ret = cas_fetch_submit_locked(f, &flight->task);
 	if (ret < 0) {
-		if (flight)
+		if (flight) {
+			leave_locked(f, flight);
 			flight_free(flight);
+		}
 		return ret;
 	}
-	cas_fetch_submit_locked(f, &flight->task);
 	*out = flight;
 	return 0;
 }

@@ -69,7 +69,7 @@ struct cas_fetch_waiter {
 	struct cas_fetch_waiter *next;
 };
 
-/* -ENOMEM, -ECANCELED: @done will not be called. */
+/* -ENOMEM, -EAGAIN (no thread), -ECANCELED: @done will not be called. */
 int cas_fetch_begin(struct cas_fetch *fetch, const struct cas_digest *digest,
 		    struct cas_fetch_waiter *waiter);
 /* True: @done was not called and will not be. False: it has been, or is just now. */

@@ -78,8 +78,8 @@ struct cas_fetch {
 	} failed[CAS_FETCH_FAILED_MAX];
 };
 
-/* Lock held. */
-void cas_fetch_submit_locked(struct cas_fetch *f, struct cas_fetch_task *task) REQUIRES(f->lock);
+/* Lock held. -EAGAIN: there is no thread, nor can one be started; it stays the caller's. */
+int cas_fetch_submit_locked(struct cas_fetch *f, struct cas_fetch_task *task) REQUIRES(f->lock);
 
 /* Is the blob in the store by now? Does not ask tiers. */
 bool cas_fetch_is_here(struct cas_fetch *f, const struct cas_digest *digest);

@@ -329,12 +329,14 @@ void cas_fetch_foresee_tree(struct cas_fetch *fetch, const struct cas_digest *ro
 		tree->task.background = true;
 		cas_call_init(&tree->call, 0);
 		HASH_ADD(hh, fetch->trees, root, sizeof(tree->root), tree);
-		if (tree->hh.tbl) {
-			cas_fetch_submit_locked(fetch, &tree->task);
-		} else {
-			cas_call_fini(&tree->call);
-			free(tree);
-		}
+		if (tree->hh.tbl && cas_fetch_submit_locked(fetch, &tree->task) < 0)
+			HASH_DEL(fetch->trees, tree);
+		else if (tree->hh.tbl)
+			tree = NULL; /* a thread's */
 	}
 	lock_drop(&fetch->lock);
+	if (tree) {
+		cas_call_fini(&tree->call);
+		free(tree);
+	}
 }
