@@ -37,7 +37,9 @@
 
 #define INDEX_VERSION	  1
 #define INDEX_PATH	  "meta/index"
-#define INDEX_MAX_READERS 2046 /* slots in the lock file, 64 bytes each */
+#define INDEX_MAX_READERS 2046	 /* slots in the lock file, 64 bytes each */
+#define INDEX_LOCK_SZ	  131072 /* the lock file: these slots and their head */
+#define DEFAULT_READERS	  8
 #define INDEX_MAX_DBS	  4
 #define BOOT_ID_SZ	  64
 
@@ -172,6 +174,32 @@ static int head_check(int dir_fd)
 	return st.st_size == 0 || st.st_size >= 2 * (off_t)page ? 0 : -EUCLEAN;
 }
 
+/*
+ * LMDB makes the lock file by truncation and writes its slots through a mapping: on a full
+ * disk the first touch of a page raises SIGBUS. So the file gets its blocks before it is
+ * opened; not later, because closing a descriptor of it drops LMDB's locks. A filesystem
+ * that cannot allocate beforehand keeps that risk. Who takes few slots finds them in the
+ * first page, which is there once the file was opened: a gc must be able to make room.
+ */
+static int lock_file_allocate(struct meta_index *ix)
+{
+	int flags = O_RDWR | O_NOFOLLOW | O_CLOEXEC | (ix->writer ? O_CREAT : 0);
+	auto_close int fd = openat(ix->dir_fd, "lock.mdb", flags, 0644);
+	struct stat st;
+
+	if (fd < 0)
+		return ix->writer ? -errno : 0;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return -EUCLEAN;
+	if (st.st_blocks >= INDEX_LOCK_SZ / 512 || fallocate(fd, 0, 0, INDEX_LOCK_SZ) == 0)
+		return 0;
+	if (errno != ENOSPC && errno != EDQUOT)
+		return 0;
+	return st.st_blocks > 0 && ix->nr_readers <= DEFAULT_READERS ? 0 : -errno;
+}
+
 /* Open the environment with the largest map that the address space allows. */
 static int env_open(struct meta_index *ix, const char *path, unsigned flags)
 {
@@ -300,7 +328,7 @@ static struct meta_index *index_new(const struct meta_index_options *opts)
 	ix->dir_fd = -1;
 	ix->data_fd = -1;
 	ix->writer = opts->writer;
-	ix->nr_readers = opts->nr_readers > 0 ? opts->nr_readers : 8;
+	ix->nr_readers = opts->nr_readers > 0 ? opts->nr_readers : DEFAULT_READERS;
 	lock_init(&ix->pool_lock, LOCK_RANK_LEAF, "meta_index.pool_lock");
 	lock_cond_init(&ix->pool_cond);
 	return ix;
@@ -336,6 +364,8 @@ static int index_load_env(struct meta_index *ix, const char *path, enum index_st
 
 	if (ret == 0 && !ix->writer)
 		ret = reader_flags(ix, state, &flags);
+	if (ret == 0 && !(flags & MDB_NOLOCK))
+		ret = lock_file_allocate(ix);
 	if (ret == 0)
 		ret = env_open(ix, path, flags);
 	if (ret < 0)

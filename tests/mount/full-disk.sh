@@ -94,3 +94,29 @@ mount_stop
 nothing_half "$T/s4"
 expect 0 casbox fsck
 umount "$T/s4"
+
+# A daemon that is started on a full disk says so; when it serves already, what it cannot do has a reason.
+small "$T/s6" 8m
+STORE=$T/s6/store
+CASBOX_STORE=$STORE
+root=$(put "$T/tree")
+fill "$T/s6"
+mkdir -p "$MNT"
+expect 1 casbox mount "$MNT"
+said "No space"
+expect 125 casbox run --root "$root" -- true
+said "No space"
+rm "$T/s6/fill"
+mount_start
+fill "$T/s6"
+expect 1 casbox sandbox create --root "$root" --id none --output out
+said "No space"
+casbox checkout "$root" "$T/co6"
+trees_equal "$T/tree" "$T/co6"
+rm "$T/s6/fill"
+sandbox_new "$root" --id one --output out > "$T/out"
+cmp "$T/tree/little" "$MNT/sandboxes/one/little" || fail "an input"
+casbox sandbox remove one
+mount_stop
+expect 0 casbox fsck
+umount "$T/s6"
