@@ -255,7 +255,9 @@ static int mount_at(struct cli *cli, struct mount_args *args, char **mountpoint,
 	if (ret == 0 && args->automatic)
 		ret = io_mkdir_parents(AT_FDCWD, *mountpoint, 0700);
 	if (ret)
-		return err->code ? ret : err_set(err, ret, "cannot make %s", *mountpoint);
+		return err->code ? ret
+				 : err_set(err, ret, "cannot make %s: %s", *mountpoint,
+					   strerror(-ret));
 	given = steal_ptr(mountpoint);
 	ret = absolute_mountpoint(given, mountpoint, err);
 	if (ret == 0)

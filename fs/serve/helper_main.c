@@ -160,11 +160,11 @@ static int do_self(struct work *w, const char *target, struct fs_mount_key *key,
 }
 
 /* What the kernel wrote to the log of a filesystem context: its last line, without newline. */
-static void context_log(int fs_fd, char *out, size_t sz)
+static void context_log(int fs_fd, int code, char *out, size_t sz)
 {
 	ssize_t got;
 
-	(void)snprintf(out, sz, "no further reason");
+	(void)snprintf(out, sz, "%s", strerrordesc_np(-code));
 	do {
 		char line[256];
 
@@ -192,7 +192,7 @@ static int overlay_configure(int fs_fd, const struct overlay_option *opt, size_t
 			int code = -errno;
 			char reason[256];
 
-			context_log(fs_fd, reason, sizeof(reason));
+			context_log(fs_fd, code, reason, sizeof(reason));
 			return err_set(err, code, "overlay at %s: option %s refused (%s)", target,
 				       opt[i].key, reason);
 		}
@@ -201,7 +201,7 @@ static int overlay_configure(int fs_fd, const struct overlay_option *opt, size_t
 		int code = -errno;
 		char reason[256];
 
-		context_log(fs_fd, reason, sizeof(reason));
+		context_log(fs_fd, code, reason, sizeof(reason));
 		return err_set(err, code, "cannot create the overlay at %s (%s)", target, reason);
 	}
 	return 0;
