@@ -302,7 +302,9 @@ static int count_epoch(struct cas_eviction *e)
 	/* Eight bytes in place: on a full disk there is nothing to spare. */
 	fd = openat(e->store->dir_fd, EPOCH_NAME, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
 		    0600);
-	ret = fd < 0 ? -errno : io_pwrite_full(fd, &epoch, sizeof(epoch), 0);
+	ret = fd < 0 ? -errno : cas_store_dress(e->store, fd, 0600);
+	if (ret == 0)
+		ret = io_pwrite_full(fd, &epoch, sizeof(epoch), 0);
 	if (ret == -ENOSPC || ret == -EDQUOT) {
 		if (!e->told_full)
 			log_warn("evicting without telling who stores a tree now: the disk is "

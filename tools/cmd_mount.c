@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -96,6 +97,31 @@ static int resolve_mountpoint(char **path, struct err *err)
 	free(*path);
 	*path = real;
 	return 0;
+}
+
+/* What root made belongs to whom the directory around it does: his own run starts here, too. */
+static void give_to_owner(const char *path)
+{
+	auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+	struct stat up;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != 0 || fstatat(fd, "..", &up, 0) < 0)
+		return;
+	if (up.st_uid != 0 && fchown(fd, up.st_uid, up.st_gid) < 0)
+		log_debug("%s stays root's: %m", path);
+}
+
+static int make_automatic(const char *mountpoint)
+{
+	auto_free char *above = strdup(mountpoint);
+	int ret = above ? io_mkdir_parents(AT_FDCWD, mountpoint, 0700) : -ENOMEM;
+
+	if (ret == 0 && geteuid() == 0) {
+		give_to_owner(dirname(above));
+		give_to_owner(mountpoint);
+	}
+	return ret;
 }
 
 /* The background process works in "/": nothing may stay relative. */
@@ -253,7 +279,7 @@ static int mount_at(struct cli *cli, struct mount_args *args, char **mountpoint,
 		ret = resolve_warm(cli, args, warm, err);
 	start.warm = args->warm;
 	if (ret == 0 && args->automatic)
-		ret = io_mkdir_parents(AT_FDCWD, *mountpoint, 0700);
+		ret = make_automatic(*mountpoint);
 	if (ret)
 		return err->code ? ret
 				 : err_set(err, ret, "cannot make %s: %s", *mountpoint,

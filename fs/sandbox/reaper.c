@@ -213,7 +213,10 @@ int fs_reaper_start(struct fs_sandboxes *all, struct err *err)
 	return 0;
 }
 
-/* Nobody else is left. */
+/*
+ * Nobody else is left. In somebody else's store root leaves nothing for the next start:
+ * that may be the owner's, who cannot delete what is root's.
+ */
 static NO_LOCK_CHECK void drop_all(struct fs_sandboxes *all)
 {
 	struct fs_pooled *next;
@@ -226,6 +229,8 @@ static NO_LOCK_CHECK void drop_all(struct fs_sandboxes *all)
 		next = dir->next;
 		if (dir->cgroup)
 			fs_cgroup_remove(dir->cgroup);
+		if (all->give)
+			reap_name(all, dir->name);
 		fs_pooled_free(dir);
 	}
 	all->ready = all->going = NULL;

@@ -50,11 +50,21 @@ casbox --store "$T/theirs/s" mount "$MNT"
 casbox --store "$T/theirs/s" umount "$MNT"
 expect 0 casbox --store "$T/theirs/s" run -- true
 expect 0 casbox --store "$T/theirs/s" umount
-eq "left as root's" "" "$(find "$T/theirs/s" \( -uid 0 -o -gid 0 \) ! -path "*/run/casbox*")"
+expect 0 env XDG_RUNTIME_DIR="$T/none" "$CASBOX" --store "$T/theirs/s" run -- true
+expect 0 casbox --store "$T/theirs/s" umount
+expect 0 casbox --store "$T/theirs/s" gc --max-size 0
+eq "left as root's" "" "$(find "$T/theirs/s" \( -uid 0 -o -gid 0 \))"
 expect 0 they unshare -Urm sh -euc '"$1" --store "$2/s" mount "$2/at"; "$1" --store "$2/s" umount' \
 	sh "$T/casbox" "$T/theirs"
 expect 0 they unshare -Urm sh -euc '"$1" --store "$2/s" run -- true; "$1" --store "$2/s" umount' \
 	sh "$T/casbox" "$T/theirs"
+
+they "$T/casbox" --store "$T/theirs/s" put "$T/file" > "$T/digest"
+expect 0 they "$T/casbox" --store "$T/theirs/s" gc --max-size 0
+chmod 0400 "$T/theirs/s/run/evicted"
+they "$T/casbox" --store "$T/theirs/s" put "$T/file" > "$T/digest"
+expect 1 they "$T/casbox" --store "$T/theirs/s" gc --max-size 0
+said "cannot evict from $T/theirs/s: cannot write $T/theirs/s/run/evicted: Permission denied"
 
 digest=$(casbox --store "$T/mine" put "$T/file")
 expect 0 they "$T/casbox" --store "$T/mine" cat "$digest"
