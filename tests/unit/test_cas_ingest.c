@@ -505,7 +505,10 @@ static void test_a_file_under_change_is_named(void **state)
 {
 	auto_store struct cas_store *store = tests_store_open(*state, NULL);
 	struct writer w = {0};
+	struct err err = {0};
 	pthread_t thread;
+	int before;
+	int ret;
 
 	tree_file(state, "busy", "", 0644);
 	w.fd = open(tests_path(*state, "tree/busy"), O_RDWR | O_CLOEXEC);
@@ -513,12 +516,21 @@ static void test_a_file_under_change_is_named(void **state)
 	for (int i = 0; i < 16 << 20; i += 1 << 20)
 		assert_int_equal(pwrite(w.fd, "data", 4, i), 4);
 	assert_int_equal(pthread_create(&thread, NULL, writer_main, &w), 0);
-	assert_ingest_fails(store, tests_path(*state, "tree"), NULL, -EAGAIN, "tree/busy");
+	/* On a busy machine the writer may not have had a turn while the file was read. */
+	do {
+		struct cas_ingest_result out;
+
+		before = nr_blobs(store);
+		ret = cas_ingest(store, tests_path(*state, "tree"), NULL, &out, &err);
+	} while (ret == 0);
 	atomic_store(&w.stop, true);
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(close(w.fd), 0);
+	assert_int_equal(ret, -EAGAIN);
+	assert_non_null(strstr(err.msg, "tree/busy"));
+	assert_int_equal(nr_blobs(store), before);
 	(void)ingest(store, state, NULL);
-	assert_int_equal(nr_blobs(store), 2);
+	assert_true(nr_blobs(store) >= 2);
 }
 
 static void test_c29_empty_files_need_no_blob(void **state)
