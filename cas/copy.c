@@ -343,9 +343,25 @@ int cas_copy_bytes(int fd, const void *data, size_t len)
 					     : io_write_full(fd, data, len);
 }
 
-static int copy_hash(int src_fd, int dst_fd, const struct watch *watch, struct cas_digest *out)
+/* All of the source through @p, which expects @size bytes; *reached is how many there were. */
+static int pump_hash(struct pump *p, uint64_t size, off_t *reached, struct cas_digest *out)
 {
 	auto_call(hash_cleanup) struct cas_hash *h = NULL;
+	int ret = cas_hash_new(&h);
+
+	if (ret == 0)
+		ret = pump_alloc(p, size);
+	if (ret < 0)
+		return ret;
+	p->hash = h;
+	ret = pump_all(p, 0, TO_THE_END, reached);
+	free(steal_ptr(&p->data));
+	p->hash = NULL;
+	return ret == 0 ? cas_hash_final(h, out) : ret;
+}
+
+static int copy_hash(int src_fd, int dst_fd, const struct watch *watch, struct cas_digest *out)
+{
 	struct pump p;
 	uint64_t size = 0;
 	off_t reached = 0;
@@ -356,18 +372,9 @@ static int copy_hash(int src_fd, int dst_fd, const struct watch *watch, struct c
 		return ret;
 	if (size > 0 && reflink(src_fd, dst_fd))
 		return cas_hash_fd_watched(dst_fd, watch, out);
-	ret = cas_hash_new(&h);
-	if (ret == 0)
-		ret = pump_alloc(&p, size);
-	if (ret < 0)
-		return ret;
-	p.hash = h;
-	ret = pump_all(&p, 0, TO_THE_END, &reached);
-	free(steal_ptr(&p.data));
+	ret = pump_hash(&p, size, &reached, out);
 	if (ret == 0)
 		ret = set_length(dst_fd, reached);
-	if (ret == 0)
-		ret = cas_hash_final(h, out);
 	if (ret < 0)
 		watch_take_back(watch, p.counted);
 	return ret;
@@ -387,7 +394,6 @@ int cas_copy_hash_fd(int src_fd, int dst_fd, const struct watch *watch, struct c
 
 int cas_copy_probe_fd(int fd, struct cas_digest *out, bool *shrinks)
 {
-	auto_call(hash_cleanup) struct cas_hash *h = NULL;
 	struct pump p;
 	struct stat st;
 	uint64_t size = 0;
@@ -395,16 +401,7 @@ int cas_copy_probe_fd(int fd, struct cas_digest *out, bool *shrinks)
 	int ret = pump_init(&p, fd, -1, NULL, &size);
 
 	if (ret == 0)
-		ret = cas_hash_new(&h);
-	if (ret == 0)
-		ret = pump_alloc(&p, size);
-	if (ret < 0)
-		return ret;
-	p.hash = h;
-	ret = pump_all(&p, 0, TO_THE_END, &reached);
-	free(steal_ptr(&p.data));
-	if (ret == 0)
-		ret = cas_hash_final(h, out);
+		ret = pump_hash(&p, size, &reached, out);
 	if (ret == 0 && fstat(fd, &st) < 0)
 		ret = -errno;
 	if (ret == 0)
