@@ -2,38 +2,12 @@
 # tests/mount/foreseen.sh - what somebody who goes through a directory will ask for next, and
 # what sandboxes before looked for in vain
 . "$(dirname "$0")/../lib/common.sh"
+. "$HERE/../lib/upcalls.sh"
 need root fuse
-
-counter() {
-	casbox ctl "$1" | sed "s/.*\"$2\":\([0-9]*\).*/\1/"
-}
-
-at_least() {
-	[ "$(counter stats "$1")" -ge "$2" ]
-}
 
 # So many directories were, or one was not, as the machine is busy.
 listed() {
 	at_least directories "$1" || at_least skipped 1
-}
-
-settled() {
-	[ "$(counter stats waiting)" -eq 0 ]
-}
-
-# Others on the machine may have the kernel drop its caches: it forgets all that nobody uses.
-# known NR: it knows at least so many nodes, which it would not then.
-known() {
-	[ "$(counter config nodes_one)" -ge "$1" ]
-}
-
-upcalls() {
-	casbox ctl stats | sed "s/.*\"one\":{[^}]*\"upcalls\":{\([^}]*\)}.*/\1/" | tr , '\n' |
-		sed -n "s/\"$1\"://p" | grep . || echo 0
-}
-
-all_upcalls() {
-	for kind in LOOKUP READ; do echo "$kind $(upcalls $kind)"; done
 }
 
 mkdir -p tree/a/b tree/c tree/out
@@ -55,9 +29,9 @@ mount_start --warm "$one"
 await settled
 box=$(sandbox_new "$one" --id one --output out/)
 ls "$box" > list
-all_upcalls > before
+all_upcalls LOOKUP READ > before
 in_vain "$box"
-all_upcalls > after
+all_upcalls LOOKUP READ > after
 cmp before after || ! known 10 || fail "asked: $(cat before after)"
 casbox sandbox remove one
 mount_stop
@@ -69,9 +43,9 @@ stat "$box/a/x" "$box/a/y" > got
 await listed 2
 await settled
 if at_least directories 2 && known 10; then
-	all_upcalls > before
+	all_upcalls LOOKUP READ > before
 	[ ! -e "$box/nowhere" ] && [ ! -e "$box/a/nowhere.h" ] || fail "a missing name is there"
-	all_upcalls > after
+	all_upcalls LOOKUP READ > after
 	cmp before after || fail "asked: $(cat before after)"
 fi
 casbox sandbox remove one
@@ -103,10 +77,10 @@ await settled
 if at_least directories 2; then
 	eq "blobs" 41 "$(counter stats blobs)"
 	known 45 && known=yes || known=no
-	all_upcalls > before
+	all_upcalls LOOKUP READ > before
 	for i in $(seq 40); do cat "$box/c/$i"; done > got
 	seq 40 | cmp - got || fail "c shows something else"
-	all_upcalls > after
+	all_upcalls LOOKUP READ > after
 	cmp before after || [ $known = no ] || fail "asked: $(cat before after)"
 fi
 casbox sandbox remove three

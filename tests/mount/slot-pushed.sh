@@ -2,37 +2,8 @@
 # tests/mount/slot-pushed.sh - what changed in a reused root is in the kernel's caches
 # before anybody asks, it is right, and nobody has to wait for it
 . "$(dirname "$0")/../lib/common.sh"
+. "$HERE/../lib/upcalls.sh"
 need root fuse
-
-# counter COMMAND NAME
-counter() {
-	casbox ctl "$1" | sed "s/.*\"$2\":\([0-9]*\).*/\1/"
-}
-
-at_least() {
-	[ "$(counter stats "$1")" -ge "$2" ]
-}
-
-settled() {
-	[ "$(counter stats waiting)" -eq 0 ]
-}
-
-# Others on the machine may have the kernel drop its caches: it forgets all that nobody uses.
-# known NR: it knows at least so many nodes, which it would not then.
-known() {
-	[ "$(counter config nodes_one)" -ge "$1" ]
-}
-
-# requests of a kind that session one has had so far
-upcalls() {
-	casbox ctl stats | sed "s/.*\"one\":{[^}]*\"upcalls\":{\([^}]*\)}.*/\1/" | tr , '\n' |
-		sed -n "s/\"$1\"://p" | grep . || echo 0
-}
-
-# what all of them are
-all_upcalls() {
-	for kind in LOOKUP GETATTR READ READDIRPLUS; do echo "$kind $(upcalls $kind)"; done
-}
 
 mkdir -p tree/p/sub tree/q tree/r tree/out
 for i in $(seq 20); do echo "p $i" > "tree/p/$i"; done
@@ -62,14 +33,14 @@ await at_least names 9
 await settled
 eq "names that are there" 9 "$(counter stats names)"
 eq "blobs" $((blobs + 7)) "$(counter stats blobs)"
-all_upcalls > upcalls-before
+all_upcalls LOOKUP GETATTR READ READDIRPLUS > upcalls-before
 for name in p/1 p/2 p/3 p/4 p/5 p/new q/z; do
 	cmp "tree/$name" "$box/$name" || fail "$name is another"
 done
 [ ! -e "$box/p/20" ] && [ ! -e "$box/r/old" ] || fail "what is gone is there still"
 [ -s "$box/p/large" ] && [ ! -s "$box/p/empty" ] || fail "sizes are wrong"
 # The list of sandboxes changed: the root of them is asked for once, by whoever passes.
-all_upcalls | grep -v GETATTR > got
+all_upcalls LOOKUP GETATTR READ READDIRPLUS | grep -v GETATTR > got
 grep -v GETATTR upcalls-before | cmp -s - got || ! known 25 ||
 	fail "asked for what was pushed: $(cat upcalls-before got)"
 rmdir tree/out "$box/out" 2> err || :

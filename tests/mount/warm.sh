@@ -1,30 +1,8 @@
 #!/bin/sh
 # tests/mount/warm.sh - lanes that are warmed before their first sandbox
 . "$(dirname "$0")/../lib/common.sh"
+. "$HERE/../lib/upcalls.sh"
 need root fuse
-
-counter() {
-	casbox ctl "$1" | sed "s/.*\"$2\":\([0-9]*\).*/\1/"
-}
-
-settled() {
-	[ "$(counter stats waiting)" -eq 0 ]
-}
-
-# Others on the machine may have the kernel drop its caches: it forgets all that nobody uses.
-# known NR: it knows at least so many nodes, which it would not then.
-known() {
-	[ "$(counter config nodes_one)" -ge "$1" ]
-}
-
-upcalls() {
-	casbox ctl stats | sed "s/.*\"one\":{[^}]*\"upcalls\":{\([^}]*\)}.*/\1/" | tr , '\n' |
-		sed -n "s/\"$1\"://p" | grep . || echo 0
-}
-
-all_upcalls() {
-	for kind in LOOKUP READ; do echo "$kind $(upcalls $kind)"; done
-}
 
 # Each name and each byte, and no name that is missing.
 go_through() {
@@ -51,10 +29,10 @@ for lane in 1 2; do
 	box=$(sandbox_new "$two" --id lane$lane --output out/)
 	await settled
 	ls "$box" > list
-		all_upcalls > before
+		all_upcalls LOOKUP READ > before
 	go_through "$box" > got
 	cmp want got || fail "lane $lane shows something else"
-	all_upcalls > after
+	all_upcalls LOOKUP READ > after
 	cmp before after || ! known 16 ||
 		fail "lane $lane asked: $(cat before after)"
 	trees_equal tree "$box"
