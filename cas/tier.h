@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cas/call.h"
+#include "cas/base/call.h"
 #include "cas/digest.h"
 
 struct buf;
@@ -30,7 +30,7 @@ struct err;
  * The empty blob is never asked for, nor sent: every tier has it.
  *
  * Nothing that comes from a tier is believed: a get streams what the tier sends, and
- * whoever publishes it compares the hash (cas/put.h). An answer that is shorter or longer
+ * whoever publishes it compares the hash (cas/put/put.h). An answer that is shorter or longer
  * than the digest says is refused here.
  *
  * What an operation may return, besides 0; nothing else is returned by any tier:

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cas/quota.h"
+#include "cas/evict/quota.h"
 
 struct err;
 
@@ -31,7 +31,7 @@ struct fs_options {
 	struct cas_quota quota;
 	/* Inputs from this size on are mounts of their own; 0: none is. */
 	unsigned long long large_min;
-	/* For tests: features (fs/serve/probe.h) to do without, by name, with commas. */
+	/* For tests: features (fs/backing/probe.h) to do without, by name, with commas. */
 	const char *without;
 	/*
 	 * So many sandboxes to come find all of the root @warm (HASH/SIZE) in the kernel's

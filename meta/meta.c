@@ -8,12 +8,12 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/log.h"
-#include "cas/store.h"
-#include "meta/index.h"
-#include "meta/ledger.h"
+#include "cas/store/store.h"
+#include "meta/index/index.h"
+#include "meta/ledger/ledger.h"
+#include "meta/ledger/queue.h"
+#include "meta/ledger/rows.h"
 #include "meta/meta_i.h"
-#include "meta/queue.h"
-#include "meta/rows.h"
 
 int meta_ledger_open_locked(struct meta *meta, struct err *err)
 {

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "cas/catalog.h"
-#include "meta/dirs.h"
+#include "meta/index/dirs.h"
 
 struct cas_store;
 struct err;

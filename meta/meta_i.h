@@ -34,10 +34,10 @@ struct meta {
 	bool ledger_tried GUARDED_BY(ledger_lock);
 };
 
-/* meta/catalog_ledger.c */
+/* meta/ledger/catalog_ledger.c */
 extern const struct cas_catalog_ops meta_catalog_ops;
 
-/* meta/record.c: meta_queue_ops.write of a WRITER and of a CLIENT; the former is also for
+/* meta/ledger/record.c: meta_queue_ops.write of a WRITER and of a CLIENT; the former is also for
  * reconcile. */
 int meta_record_write(void *ctx, const struct meta_row *rows, bool flush, struct err *err);
 int meta_record_send(void *ctx, const struct meta_row *rows, bool flush, struct err *err);
@@ -48,7 +48,7 @@ int meta_ledger_open_locked(struct meta *meta, struct err *err) REQUIRES(meta->l
 
 struct meta_packed;
 
-/* meta/dirs.c */
+/* meta/index/dirs.c */
 int meta_dirs_new(struct meta_dirs **out);
 void meta_dirs_free(struct meta_dirs *dirs);
 /* The index has it now: it need not be kept in memory. */

@@ -16,12 +16,12 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/log.h"
-#include "cas/layout.h"
-#include "cas/store.h"
-#include "meta/index.h"
-#include "meta/ledger.h"
+#include "cas/store/layout.h"
+#include "cas/store/store.h"
+#include "meta/index/index.h"
+#include "meta/ledger/ledger.h"
+#include "meta/ledger/queue.h"
 #include "meta/meta_i.h"
-#include "meta/queue.h"
 
 struct found {
 	struct meta_ledger_blob blob; /* all but the hash is valid after a full look */

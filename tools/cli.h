@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "cas/quota.h"
+#include "cas/evict/quota.h"
 
 struct cas_digest;
 struct cas_store;

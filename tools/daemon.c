@@ -17,9 +17,9 @@
 
 #include "cas/cas.h"
 #include "tools/cli.h"
-#include "tools/client.h"
+#include "tools/cmd/client.h"
 #include "tools/logfile.h"
-#include "tools/spawn.h"
+#include "tools/run/spawn.h"
 
 #define RECORD_MAX  65536
 #define START_MS    30000 /* from spawn to a usable mount */

@@ -10,7 +10,7 @@
 #include "cas/cas.h"
 #include "fs/fs.h"
 #include "tools/cli.h"
-#include "tools/cmd.h"
+#include "tools/cmd/cmd.h"
 
 const struct cli_command cli_commands[] = {
 	{"run", cmd_run, "Run a command in a sandbox and bring its outputs back.",

@@ -12,10 +12,10 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
-#include "cas/layout.h"
+#include "cas/put/tmp.h"
+#include "cas/store/layout.h"
 #include "cas/tier/transport.h"
 #include "cas/tier/url.h"
-#include "cas/tmp.h"
 
 /*
  * DIR/cas/HH/HASH and DIR/ac/HH/HASH: our own layout (another casbox's store, or the
@@ -28,7 +28,7 @@
  * in a casbox store, whose daemon would hash the blob again and knows its own hits.
  *
  * A process cannot leave a system call on a hung NFS server: mount it soft. Whoever waits
- * for a fetch gets his answer in time all the same (cas/fetch.h), the thread does not.
+ * for a fetch gets his answer in time all the same (cas/fetch/fetch.h), the thread does not.
  */
 
 #define CHUNK	      262144

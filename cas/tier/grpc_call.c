@@ -6,7 +6,7 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
-#include "cas/layout.h"
+#include "cas/store/layout.h"
 #include "cas/tier/grpc_i.h"
 #include "cas/tier/secret.h"
 
@@ -14,7 +14,7 @@
  * A call has a completion queue of its own, which the thread that makes the call waits at,
  * and whoever waits there does the reading and writing. So there is no thread of ours, no
  * hand-over, and nothing between a call and its cancellation but grpc_call_cancel, after
- * which all that is pending completes at once. Deadlines move while bytes do (cas/call.h),
+ * which all that is pending completes at once. Deadlines move while bytes do (cas/base/call.h),
  * so gRPC is told of none.
  */
 

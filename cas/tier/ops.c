@@ -463,7 +463,7 @@ int cas_tier_action_get(struct cas_tier *tier, const struct cas_digest *action, 
 
 	if (ret < 0)
 		return ret;
-	if (got.len == 0) /* would decode to a success without outputs (cas/store_action.c) */
+	if (got.len == 0) /* would decode to a success without outputs (cas/store/store_action.c) */
 		return err_set(err, -ENOENT, "tier %s has an empty result of action %s",
 			       tier->url.text, CAS_DIGEST_TEXT(action));
 	tier_count_in(tier, 0, got.len);

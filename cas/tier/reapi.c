@@ -7,7 +7,7 @@
 #include "cas/base/auto.h"
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
-#include "cas/layout.h"
+#include "cas/store/layout.h"
 #include "cas/tier/reapi_i.h"
 #include "cas/tier/url.h"
 

@@ -6,7 +6,7 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
-#include "cas/layout.h"
+#include "cas/store/layout.h"
 #include "cas/tier/http_i.h"
 #include "cas/tier/secret.h"
 #include "cas/tier/url.h"

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cas/quota.h"
+#include "cas/evict/quota.h"
 
 struct control_env;
 struct cas_evict_options;

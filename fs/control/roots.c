@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
-#include "fs/sandbox/result.h"
+#include "fs/capture/result.h"
 
 #define RECORD_MAX (16 << 20)
 #define RESULT_MAX (256 << 20)

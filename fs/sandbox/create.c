@@ -12,10 +12,10 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
-#include "cas/fetch.h"
-#include "fs/sandbox/cgroup.h"
-#include "fs/sandbox/pool.h"
+#include "cas/fetch/fetch.h"
+#include "fs/engine/cgroup.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/slot/pool.h"
 #include "meta/meta.h"
 
 /* fs_plan_tree over a stored root. */

@@ -10,15 +10,15 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
-#include "cas/outbox.h"
-#include "cas/store.h"
-#include "fs/sandbox/capture.h"
-#include "fs/sandbox/foreign.h"
+#include "cas/fetch/outbox.h"
+#include "cas/store/store.h"
+#include "fs/capture/capture.h"
+#include "fs/capture/foreign.h"
+#include "fs/capture/missing.h"
+#include "fs/capture/result.h"
+#include "fs/capture/syncer.h"
 #include "fs/sandbox/journal.h"
-#include "fs/sandbox/missing.h"
-#include "fs/sandbox/result.h"
 #include "fs/sandbox/sandbox_i.h"
-#include "fs/sandbox/syncer.h"
 
 /*
  * In this order, so that a crash anywhere leaves a sandbox that can go on:

@@ -17,9 +17,9 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/lock.h"
-#include "cas/checkout.h"
-#include "cas/put.h"
-#include "cas/store.h"
+#include "cas/checkout/checkout.h"
+#include "cas/put/put.h"
+#include "cas/store/store.h"
 
 /*
  * A line is "INO MODE UID GID MTIME PATH\0": NUL ends it, since a path may hold a newline. PATH

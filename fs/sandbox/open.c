@@ -15,13 +15,13 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
-#include "cas/store.h"
+#include "cas/store/store.h"
+#include "fs/capture/crew.h"
+#include "fs/capture/early.h"
+#include "fs/capture/syncer.h"
+#include "fs/engine/cgroup.h"
 #include "fs/sandbox/journal.h"
-#include "fs/sandbox/cgroup.h"
-#include "fs/sandbox/crew.h"
-#include "fs/sandbox/early.h"
 #include "fs/sandbox/sandbox_i.h"
-#include "fs/sandbox/syncer.h"
 
 static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandboxes *all,
 			struct err *err)

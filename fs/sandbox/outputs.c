@@ -8,7 +8,7 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
-#include "cas/directory.h"
+#include "cas/reapi/directory.h"
 
 int fs_path_compare(const char *a, const char *b)
 {

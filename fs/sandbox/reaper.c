@@ -12,9 +12,9 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
-#include "fs/sandbox/cgroup.h"
-#include "fs/sandbox/pool.h"
+#include "fs/engine/cgroup.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/slot/pool.h"
 
 /*
  * What goes is first renamed to .gone-RANDOM, which no id can be, so that it is no

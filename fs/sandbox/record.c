@@ -12,7 +12,7 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
-#include "cas/directory.h"
+#include "cas/reapi/directory.h"
 
 #define RECORD_VERSION 1
 #define RECORD_MAX     (16 << 20)

@@ -13,9 +13,9 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/log.h"
-#include "cas/store.h"
+#include "cas/store/store.h"
 #include "fs/sandbox/sandbox_i.h"
-#include "fs/sandbox/slot.h"
+#include "fs/slot/slot.h"
 #include "meta/meta.h"
 
 #define LIST_BATCH 32

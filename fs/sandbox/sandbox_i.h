@@ -12,14 +12,14 @@
 #include <uthash.h>
 
 #include "cas/base/lock.h"
-#include "fs/sandbox/capture.h"
-#include "fs/sandbox/derive.h"
-#include "fs/sandbox/large.h"
-#include "fs/sandbox/merge.h"
+#include "fs/capture/capture.h"
+#include "fs/capture/derive.h"
+#include "fs/capture/merge.h"
+#include "fs/helper/helper.h"
 #include "fs/sandbox/outputs.h"
 #include "fs/sandbox/record.h"
 #include "fs/sandbox/sandbox.h"
-#include "fs/serve/helper.h"
+#include "fs/slot/large.h"
 
 struct buf;
 struct fs_crew;

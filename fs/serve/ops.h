@@ -5,7 +5,7 @@
 /* Includers define FUSE_USE_VERSION first. */
 #include <fuse_lowlevel.h>
 
-#include "fs/serve/inode.h"
+#include "fs/node/inode.h"
 
 struct err;
 struct fs_session;

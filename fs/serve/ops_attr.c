@@ -6,9 +6,9 @@
 #include <sys/statvfs.h>
 
 #include "cas/cas.h"
-#include "fs/serve/backing.h"
-#include "fs/serve/identity.h"
-#include "fs/serve/inode.h"
+#include "fs/backing/backing.h"
+#include "fs/node/identity.h"
+#include "fs/node/inode.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
 

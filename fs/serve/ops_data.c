@@ -16,15 +16,15 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/serve/await.h"
-#include "fs/serve/backing.h"
+#include "fs/backing/await.h"
+#include "fs/backing/backing.h"
+#include "fs/backing/iobuf.h"
+#include "fs/backing/open_reply.h"
+#include "fs/backing/passthrough.h"
+#include "fs/node/handle.h"
+#include "fs/node/inode.h"
 #include "fs/serve/executor.h"
-#include "fs/serve/handle.h"
-#include "fs/serve/inode.h"
-#include "fs/serve/iobuf.h"
-#include "fs/serve/open_reply.h"
 #include "fs/serve/ops.h"
-#include "fs/serve/passthrough.h"
 #include "fs/serve/session.h"
 
 #define SLOW_OPEN_SZ (4U << 20)

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/serve/await.h"
-#include "fs/serve/identity.h"
-#include "fs/serve/inode.h"
+#include "fs/backing/await.h"
+#include "fs/node/identity.h"
+#include "fs/node/inode.h"
+#include "fs/node/readdir.h"
 #include "fs/serve/ops.h"
-#include "fs/serve/readdir.h"
 #include "fs/serve/session.h"
 
 /* Make the node of @entry (whose target is taken over) and fill in the answer. */

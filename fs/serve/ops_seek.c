@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
-#include "fs/serve/backing.h"
+#include "fs/backing/backing.h"
+#include "fs/node/handle.h"
 #include "fs/serve/executor.h"
-#include "fs/serve/handle.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
 

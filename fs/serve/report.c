@@ -6,7 +6,7 @@
 
 #include "cas/cas.h"
 #include "fs/control/control.h"
-#include "fs/serve/inode.h"
+#include "fs/node/inode.h"
 #include "fs/serve/session.h"
 
 json_int_t fs_report_nodes(const struct fs_session *session)

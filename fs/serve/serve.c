@@ -23,30 +23,30 @@
 #include <sys/signalfd.h>
 
 #include "cas/cas.h"
+#include "fs/backing/await.h"
+#include "fs/backing/backing.h"
+#include "fs/backing/probe.h"
 #include "fs/control/control.h"
 #include "fs/control/quota.h"
 #include "fs/fs.h"
-#include "fs/sandbox/large.h"
-#include "fs/sandbox/missed.h"
-#include "fs/sandbox/push.h"
+#include "fs/helper/helper.h"
+#include "fs/mount/detach.h"
+#include "fs/mount/mountfd.h"
+#include "fs/mount/place.h"
+#include "fs/mount/record.h"
+#include "fs/mount/watchdog.h"
+#include "fs/node/handle.h"
+#include "fs/node/inode.h"
 #include "fs/sandbox/sandbox.h"
-#include "fs/sandbox/slot.h"
-#include "fs/serve/await.h"
-#include "fs/serve/backing.h"
-#include "fs/serve/detach.h"
 #include "fs/serve/executor.h"
 #include "fs/serve/fetch_stats.h"
-#include "fs/serve/handle.h"
-#include "fs/serve/helper.h"
-#include "fs/serve/inode.h"
-#include "fs/serve/mountfd.h"
-#include "fs/serve/place.h"
-#include "fs/serve/probe.h"
-#include "fs/serve/record.h"
 #include "fs/serve/report.h"
 #include "fs/serve/session.h"
 #include "fs/serve/upkeep.h"
-#include "fs/serve/watchdog.h"
+#include "fs/slot/large.h"
+#include "fs/slot/missed.h"
+#include "fs/slot/push.h"
+#include "fs/slot/slot.h"
 #include "meta/meta.h"
 
 #define DEFAULT_THREADS	    2
@@ -56,7 +56,7 @@
 #define OPENER_THREADS	    8
 #define PUSHER_THREADS	    1
 #define WATCHDOG_PERIOD_MS  5000  /* with the next, a wedged mount is broken in 65 s: */
-#define WATCHDOG_TIMEOUT_MS 60000 /* CLIENT_QUICK_MS of tools/client.h is longer */
+#define WATCHDOG_TIMEOUT_MS 60000 /* CLIENT_QUICK_MS of tools/cmd/client.h is longer */
 #define STOP_WAIT_MS	    30000 /* for running commands to end */
 #define STOP_HURRY_MS	    2000
 #define STOP_READ_MS	    1000 /* for the last answers to be read */

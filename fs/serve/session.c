@@ -18,12 +18,12 @@
 #include <time.h>
 
 #include "cas/cas.h"
+#include "fs/backing/iobuf.h"
+#include "fs/backing/passthrough.h"
+#include "fs/backing/probe.h"
+#include "fs/node/inode.h"
 #include "fs/serve/executor.h"
-#include "fs/serve/inode.h"
-#include "fs/serve/iobuf.h"
 #include "fs/serve/ops.h"
-#include "fs/serve/passthrough.h"
-#include "fs/serve/probe.h"
 
 #define WAKE_SIGNAL	SIGUSR2
 #define MAX_IO		FS_IOBUF_SZ

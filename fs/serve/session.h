@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "fs/serve/mountfd.h"
+#include "fs/mount/mountfd.h"
 #include "fs/serve/wire.h"
 #include "fs/view/view.h"
 
@@ -78,7 +78,7 @@ struct fs_session {
 	_Atomic bool stopping;
 	_Atomic bool gone; /* the connection is: unmounted or aborted */
 	/*
-	 * The process that looks ahead (fs/sandbox/push.h); 0: none. It learns of nothing
+	 * The process that looks ahead (fs/slot/push.h); 0: none. It learns of nothing
 	 * below the root by asking for it.
 	 */
 	_Atomic pid_t walker;

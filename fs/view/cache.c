@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/serve/identity.h"
+#include "fs/node/identity.h"
 #include "fs/view/fixed.h"
 #include "fs/view/view.h"
 #include "meta/meta.h"

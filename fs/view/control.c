@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/sandbox/large.h"
+#include "fs/slot/large.h"
 #include "fs/view/fixed.h"
 #include "fs/view/view.h"
 

@@ -1,7 +1,7 @@
 /* fs/view/fixed.c - directories and files that are always there */
 #include "fs/view/fixed.h"
 
-#include "fs/serve/identity.h"
+#include "fs/node/identity.h"
 
 int fs_fixed_entry(const struct fs_view *view, const struct fs_fixed *fixed, const char *label,
 		   struct fs_entry *out)

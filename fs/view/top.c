@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "cas/cas.h"
+#include "fs/node/identity.h"
 #include "fs/sandbox/sandbox.h"
-#include "fs/sandbox/slot.h"
-#include "fs/serve/identity.h"
+#include "fs/slot/slot.h"
 #include "fs/view/fixed.h"
 #include "fs/view/view.h"
 

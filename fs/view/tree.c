@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/serve/identity.h"
+#include "fs/node/identity.h"
 #include "fs/view/view.h"
 #include "meta/meta.h"
 

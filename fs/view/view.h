@@ -21,7 +21,7 @@ enum fs_kind {
 	FS_KIND_FILE,	 /* the bytes of entry.digest */
 	FS_KIND_SYMLINK, /* entry.target */
 	FS_KIND_TEXT,	 /* made at each open by fs_view_ops.text */
-	FS_KIND_CONTROL, /* a conversation: fs/serve/handle.h */
+	FS_KIND_CONTROL, /* a conversation: fs/node/handle.h */
 };
 
 #define FS_KEY_SZ 16
@@ -31,7 +31,7 @@ struct fs_key {
 	uint8_t bytes[FS_KEY_SZ];
 };
 
-/* What a name stands for: enough to make its node (identity: fs/serve/inode.h). */
+/* What a name stands for: enough to make its node (identity: fs/node/inode.h). */
 struct fs_entry {
 	const struct fs_view *view; /* answers for the node */
 	struct fs_key key;	    /* DIR: of its path; others: of all that makes them differ */

@@ -16,10 +16,10 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/log.h"
-#include "cas/evict.h"
-#include "cas/fsck.h"
-#include "cas/put.h"
-#include "cas/store.h"
+#include "cas/evict/evict.h"
+#include "cas/fsck/fsck.h"
+#include "cas/put/put.h"
+#include "cas/store/store.h"
 #include "tests/lib/store.h"
 
 /* C25, C24: asserts do not work in children; they say what failed by their exit status. */

@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cas/action.h"
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
+#include "cas/reapi/action.h"
 
 static void check_command(const struct cas_command *c)
 {

@@ -6,8 +6,8 @@
 
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
-#include "cas/directory.h"
 #include "cas/hash.h"
+#include "cas/reapi/directory.h"
 
 static void check_nodes(const struct cas_directory *dir)
 {

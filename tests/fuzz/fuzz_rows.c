@@ -6,8 +6,8 @@
 
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
-#include "meta/queue.h"
-#include "meta/rows.h"
+#include "meta/ledger/queue.h"
+#include "meta/ledger/rows.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

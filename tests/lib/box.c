@@ -14,7 +14,7 @@
 
 #include "cas/cas.h"
 #include "fs/fs.h"
-#include "fs/serve/helper.h"
+#include "fs/helper/helper.h"
 #include "meta/meta.h"
 #include "tests/lib/store.h"
 #include "tests/lib/tests.h"

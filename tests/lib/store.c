@@ -13,8 +13,8 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/catalog.h"
-#include "cas/layout.h"
-#include "cas/store.h"
+#include "cas/store/layout.h"
+#include "cas/store/store.h"
 #include "tests/lib/tests.h"
 
 struct cas_store *tests_store_open(const char *dir, const struct cas_catalog *catalog)

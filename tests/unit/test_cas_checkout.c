@@ -14,11 +14,11 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
-#include "cas/checkout.h"
-#include "cas/directory.h"
-#include "cas/ingest.h"
-#include "cas/put.h"
-#include "cas/store.h"
+#include "cas/checkout/checkout.h"
+#include "cas/ingest/ingest.h"
+#include "cas/put/put.h"
+#include "cas/reapi/directory.h"
+#include "cas/store/store.h"
 #include "tests/lib/store.h"
 
 static void close_store(struct cas_store **store)

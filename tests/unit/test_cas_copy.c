@@ -14,9 +14,9 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/watch.h"
-#include "cas/copy.h"
 #include "cas/digest.h"
 #include "cas/hash.h"
+#include "cas/put/copy.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/store.h"
 

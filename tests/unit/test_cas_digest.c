@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cas/digest.h"
-#include "cas/layout.h"
+#include "cas/store/layout.h"
 
 #define EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 #define ABC   "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -9,8 +9,8 @@
 
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
-#include "cas/directory.h"
 #include "cas/hash.h"
+#include "cas/reapi/directory.h"
 
 #define HEX "106b6bf6e953adcfda77f9ac275b7780added4fbe2f56b7558141a6af42c5f82"
 

@@ -15,11 +15,11 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/log.h"
-#include "cas/directory.h"
-#include "cas/evict.h"
-#include "cas/put.h"
+#include "cas/evict/evict.h"
+#include "cas/put/put.h"
 #include "cas/reapi.pb-c.h"
-#include "cas/store.h"
+#include "cas/reapi/directory.h"
+#include "cas/store/store.h"
 #include "tests/lib/store.h"
 
 #define SIZE 8192

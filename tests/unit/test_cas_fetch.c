@@ -9,9 +9,9 @@
 
 #include "cas/base/err.h"
 #include "cas/base/log.h"
-#include "cas/fetch.h"
+#include "cas/fetch/fetch.h"
 #include "cas/hash.h"
-#include "cas/store.h"
+#include "cas/store/store.h"
 #include "tests/lib/store.h"
 
 static void no_log(void *ctx, enum log_level level, const char *line)

@@ -15,9 +15,9 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
-#include "cas/fsck.h"
-#include "cas/put.h"
-#include "cas/store.h"
+#include "cas/fsck/fsck.h"
+#include "cas/put/put.h"
+#include "cas/store/store.h"
 #include "tests/lib/store.h"
 
 struct report {

@@ -18,8 +18,8 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
-#include "cas/put.h"
-#include "cas/store.h"
+#include "cas/put/put.h"
+#include "cas/store/store.h"
 #include "tests/lib/store.h"
 
 static void test_put_bytes_makes_one_read_only_file(void **state)

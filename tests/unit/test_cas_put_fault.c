@@ -14,8 +14,8 @@
 #include "cas/base/io.h"
 #include "cas/base/lock.h"
 #include "cas/base/log.h"
-#include "cas/put.h"
-#include "cas/store.h"
+#include "cas/put/put.h"
+#include "cas/store/store.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/store.h"
 

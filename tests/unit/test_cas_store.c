@@ -20,9 +20,9 @@
 #include "cas/base/io.h"
 #include "cas/base/lock.h"
 #include "cas/base/log.h"
-#include "cas/lease.h"
-#include "cas/put.h"
-#include "cas/store.h"
+#include "cas/put/put.h"
+#include "cas/store/lease.h"
+#include "cas/store/store.h"
 #include "tests/lib/store.h"
 
 static int open_path(const char *path, bool create, struct cas_store **store, struct err *err)

@@ -16,10 +16,10 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/log.h"
-#include "cas/evict.h"
-#include "cas/fsck.h"
-#include "cas/put.h"
-#include "cas/store.h"
+#include "cas/evict/evict.h"
+#include "cas/fsck/fsck.h"
+#include "cas/put/put.h"
+#include "cas/store/store.h"
 #include "tests/lib/store.h"
 
 /* The program has a mount namespace of its own, so whatever a test leaves goes with it. */

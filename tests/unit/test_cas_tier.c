@@ -13,7 +13,7 @@
 #include "cas/base/err.h"
 #include "cas/base/log.h"
 #include "cas/hash.h"
-#include "cas/layout.h"
+#include "cas/store/layout.h"
 #include "cas/tier/tier_i.h"
 #include "tests/lib/store.h"
 

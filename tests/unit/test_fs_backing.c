@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "cas/cas.h"
-#include "fs/serve/backing.h"
+#include "fs/backing/backing.h"
 #include "tests/lib/store.h"
 
 static struct cas_digest put(struct cas_store *store, const char *text)

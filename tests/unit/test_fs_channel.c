@@ -7,8 +7,8 @@
 
 #include "cas/cas.h"
 #include "fs/control/control.h"
+#include "fs/node/handle.h"
 #include "fs/serve/executor.h"
-#include "fs/serve/handle.h"
 #include "tests/lib/box.h"
 #include "tests/lib/store.h"
 

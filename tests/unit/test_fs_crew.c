@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "fs/sandbox/crew.h"
+#include "fs/capture/crew.h"
 
 #define NR_ITEMS 500
 

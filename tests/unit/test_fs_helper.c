@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
-#include "fs/serve/helper.h"
+#include "fs/helper/helper.h"
 #include "tests/lib/box.h"
 #include "tests/lib/store.h"
 

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/serve/identity.h"
-#include "fs/serve/inode_i.h"
-#include "fs/serve/readdir.h"
+#include "fs/node/identity.h"
+#include "fs/node/inode_i.h"
+#include "fs/node/readdir.h"
 
 static struct fs_entry file_entry(const struct fs_key *dir, const char *name, uint8_t content)
 {

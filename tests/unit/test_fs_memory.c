@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/serve/inode.h"
+#include "fs/node/inode.h"
 
 #define NR_NODES  1000000
 #define FILES_DIR 19  /* files of each directory */

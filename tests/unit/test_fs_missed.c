@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
-#include "fs/sandbox/missed.h"
+#include "fs/slot/missed.h"
 
 #define NR_KEPT 16384
 

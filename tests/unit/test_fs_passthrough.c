@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/serve/backing.h"
-#include "fs/serve/passthrough.h"
-#include "fs/serve/probe.h"
+#include "fs/backing/backing.h"
+#include "fs/backing/passthrough.h"
+#include "fs/backing/probe.h"
 #include "fs/serve/wire.h"
 #include "tests/lib/store.h"
 

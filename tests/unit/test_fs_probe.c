@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "fs/serve/probe.h"
+#include "fs/backing/probe.h"
 
 static const char *told(struct fs_probes *probes, json_t *out, const char *name)
 {

@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
-#include "cas/store_i.h"
+#include "cas/store/store_i.h"
 #include "fs/sandbox/journal.h"
-#include "fs/sandbox/pool.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/slot/pool.h"
 #include "tests/lib/box.h"
 #include "tests/lib/store.h"
 

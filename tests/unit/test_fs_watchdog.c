@@ -15,10 +15,10 @@
 
 #include "cas/cas.h"
 #include "fs/fs.h"
-#include "fs/serve/detach.h"
-#include "fs/serve/helper.h"
-#include "fs/serve/mountfd.h"
-#include "fs/serve/watchdog.h"
+#include "fs/helper/helper.h"
+#include "fs/mount/detach.h"
+#include "fs/mount/mountfd.h"
+#include "fs/mount/watchdog.h"
 
 #define DEADLINE_NS 20000000000ULL
 

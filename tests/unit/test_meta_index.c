@@ -22,8 +22,8 @@
 #include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "cas/hash.h"
-#include "meta/index.h"
-#include "meta/index_i.h"
+#include "meta/index/index.h"
+#include "meta/index/index_i.h"
 
 static void sink_nothing(void *ctx, enum log_level level, const char *line)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "meta/large.h"
+#include "meta/index/large.h"
 #include "meta/meta.h"
 #include "tests/lib/store.h"
 

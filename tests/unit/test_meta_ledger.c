@@ -16,8 +16,8 @@
 #include "cas/base/err.h"
 #include "cas/base/log.h"
 #include "cas/hash.h"
-#include "meta/ledger.h"
-#include "meta/ledger_i.h"
+#include "meta/ledger/ledger.h"
+#include "meta/ledger/ledger_i.h"
 #include "meta/meta.h"
 
 static void sink_nothing(void *ctx, enum log_level level, const char *line)

@@ -18,9 +18,9 @@
 #include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "cas/hash.h"
-#include "cas/layout.h"
-#include "cas/put.h"
-#include "cas/store.h"
+#include "cas/put/put.h"
+#include "cas/store/layout.h"
+#include "cas/store/store.h"
 #include "meta/meta.h"
 
 static void sink_nothing(void *ctx, enum log_level level, const char *line)

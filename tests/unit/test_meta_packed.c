@@ -8,7 +8,7 @@
 
 #include "cas/base/buf.h"
 #include "cas/hash.h"
-#include "meta/packed_dir.h"
+#include "meta/index/packed_dir.h"
 
 static struct cas_digest digest_of(const char *text)
 {

@@ -11,7 +11,7 @@
 #include "cas/base/err.h"
 #include "cas/base/log.h"
 #include "cas/hash.h"
-#include "meta/queue.h"
+#include "meta/ledger/queue.h"
 
 static void sink_nothing(void *ctx, enum log_level level, const char *line)
 {

@@ -8,8 +8,8 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/hash.h"
-#include "meta/queue.h"
-#include "meta/rows.h"
+#include "meta/ledger/queue.h"
+#include "meta/ledger/rows.h"
 
 static struct cas_digest digest_of(const char *text)
 {

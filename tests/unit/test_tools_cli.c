@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "cas/cas.h"
-#include "tools/cgroup.h"
 #include "tools/cli.h"
-#include "tools/client.h"
+#include "tools/cmd/client.h"
 #include "tools/config.h"
+#include "tools/run/cgroup.h"
 
 static int run_nothing(struct cli *cli, int argc, char **argv, struct err *err)
 {

@@ -14,8 +14,8 @@
 #include "cas/cas.h"
 #include "fs/sandbox/outputs.h"
 #include "tests/lib/store.h"
-#include "tools/run_child.h"
-#include "tools/run_outputs.h"
+#include "tools/run/run_child.h"
+#include "tools/run/run_outputs.h"
 
 static struct run_signals signals;
 

@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
-#include "tools/cgroup.h"
-#include "tools/spawn.h"
+#include "tools/run/cgroup.h"
+#include "tools/run/spawn.h"
 
 static const char *const env[] = {"PATH=/nowhere:/usr/bin:/bin", "GREETING=hello", NULL};
 

@@ -10,9 +10,9 @@
 
 #include "cas/cas.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/bench_box.h"
 #include "tools/bench/bench_env.h"
 #include "tools/bench/bench_tree.h"
-#include "tools/bench/bench_box.h"
 
 #define MAX_ROUNDS_LARGE 10
 

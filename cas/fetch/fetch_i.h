@@ -1,0 +1,101 @@
+/* cas/fetch/fetch_i.h - what the files of the fetcher share */
+#ifndef CAS_FETCH_FETCH_I_H
+#define CAS_FETCH_FETCH_I_H
+
+#include <pthread.h>
+
+#include "cas/base/call.h"
+#include "cas/base/lock.h"
+#include "cas/fetch/fetch.h"
+#include "cas/tier.h"
+
+#define HASH_NONFATAL_OOM	     1
+#define HASH_FUNCTION(key, len, out) memcpy(&(out), (key), sizeof(out))
+#include <uthash.h>
+
+#define CAS_FETCH_THREADS 64
+
+/* Something for a thread to do. It owns the task from run on. */
+struct cas_fetch_task {
+	void (*run)(struct cas_fetch *fetch, struct cas_fetch_task *task);
+	bool background;
+	bool queued;		     /* no thread has it yet */
+	struct cas_fetch_task *prev; /* of the queue it is in */
+	struct cas_fetch_task *next;
+};
+
+struct cas_fetch_queue {
+	struct cas_fetch_task *head;
+	struct cas_fetch_task *tail;
+	int nr;
+};
+
+/*
+ * A blob on its way. QUEUED: in a queue; RUNNING: a thread has it, from the moment it is
+ * taken out of the queue. It is in the table
+ * until it is done, or doomed because nobody waits any more (RUNNING, cancelled).
+ */
+struct cas_flight {
+	struct cas_fetch_task task; /* first */
+	struct cas_digest digest;
+	struct cas_call call;
+	bool in_table;
+	bool fetched; /* it came from a tier */
+	bool part;    /* of a batch, which brings it: never in a queue */
+	struct cas_fetch_waiter *waiters;
+	UT_hash_handle hh;
+};
+
+/* Missing Directories below a root, while they are looked for. */
+struct cas_fetch_tree {
+	struct cas_fetch_task task; /* first */
+	struct cas_digest root;
+	struct cas_call call;
+	UT_hash_handle hh;
+};
+
+struct cas_fetch {
+	struct cas_store *store;
+	struct cas_tier **tiers;
+	size_t nr_tiers;
+	int lock_fd; /* of its own: OFD locks, a byte a digest */
+
+	struct lock lock; /* guards the rest */
+	pthread_cond_t work;
+	struct cas_flight *flights;
+	struct cas_fetch_tree *trees;
+	struct cas_fetch_queue wanted;
+	struct cas_fetch_queue foreseen;
+	int nr_idle;
+	int nr_background; /* threads with such a task */
+	int nr_threads;
+	bool ending;
+	pthread_t threads[CAS_FETCH_THREADS];
+	struct cas_fetch_stats stats;
+	struct cas_fetch_failed {
+		struct cas_digest digest;
+		int64_t when_ns; /* 0: none */
+	} failed[CAS_FETCH_FAILED_MAX];
+};
+
+/* Lock held. -EAGAIN: there is no thread, nor can one be started; it stays the caller's. */
+int cas_fetch_submit_locked(struct cas_fetch *f, struct cas_fetch_task *task) REQUIRES(f->lock);
+
+/* Is the blob in the store by now? Does not ask tiers. */
+bool cas_fetch_is_here(struct cas_fetch *f, const struct cas_digest *digest);
+
+/*
+ * Claim a flight for a batch: NULL when it is under way already (or there is no memory).
+ * End it with cas_fetch_flight_end, whatever came.
+ */
+struct cas_flight *cas_fetch_claim_part(struct cas_fetch *f, const struct cas_digest *digest);
+void cas_fetch_flight_end(struct cas_fetch *f, struct cas_flight *flight, int ret,
+			  const struct err *why);
+
+/* The worse of two failures is the one that a later try may mend. */
+int cas_fetch_worse(int a, int b);
+
+/* A search, which it frees in the end. */
+void cas_fetch_tree_run(struct cas_fetch *f, struct cas_fetch_task *task);
+
+#endif

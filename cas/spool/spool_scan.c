@@ -1,0 +1,192 @@
+/* cas/spool/spool_scan.c - what is in the spool on disk */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "cas/base/log.h"
+#include "cas/spool/spool_i.h"
+#include "cas/store/store_i.h"
+
+#define TMP_AGE_SEC 3600
+#define TICK_NS	    200000000ULL
+#define FULL_TICKS  150 /* a whole look every 30 s even if nobody woke us */
+
+struct scan {
+	struct cas_spool *s;
+	bool leftover;
+	uint64_t blobs;
+	uint64_t bytes;
+};
+
+static int count_one(void *ctx, const struct cas_walk_item *item)
+{
+	struct scan *scan = ctx;
+
+	if (item->kind == CAS_WALK_ENTRY) {
+		scan->blobs++;
+		scan->bytes += (uint64_t)item->st.st_size;
+	}
+	return 0;
+}
+
+/* Unnamed files leave nothing; a named one whose maker died holds no lock any more. */
+static void sweep_tmp(const struct cas_walk_item *item)
+{
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	auto_close int fd = -1;
+
+	if (!S_ISREG(item->st.st_mode) || time(NULL) - item->st.st_mtim.tv_sec < TMP_AGE_SEC)
+		return;
+	fd = openat(item->shard_fd, item->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0 && fcntl(fd, F_OFD_GETLK, &fl) == 0 && fl.l_type != F_UNLCK)
+		return;
+	(void)unlinkat(item->shard_fd, item->name, 0);
+}
+
+static int take_one(void *ctx, const struct cas_walk_item *item)
+{
+	struct scan *scan = ctx;
+	struct cas_spool *s = scan->s;
+	struct cas_digest d = {.size = (uint64_t)item->st.st_size};
+	struct cas_spool_entry *e;
+
+	if (item->kind == CAS_WALK_TMP)
+		sweep_tmp(item);
+	if (item->kind != CAS_WALK_ENTRY)
+		return 0;
+	memcpy(d.hash, item->hash, CAS_HASH_SZ);
+	lock_take(&s->lock);
+	e = cas_spool_find_locked(s, d.hash);
+	if (e == NULL) {
+		e = cas_spool_add_locked(s, &d);
+		if (e)
+			e->leftover = scan->leftover;
+	}
+	if (e)
+		e->seen = true;
+	lock_drop(&s->lock);
+	return 0;
+}
+
+/* Passive: what another process has moved leaves the table. */
+static void forget_unseen(struct cas_spool *s) REQUIRES(s->lock)
+{
+	struct cas_spool_entry *e;
+	struct cas_spool_entry *tmp;
+
+	s->ready = NULL;
+	s->ready_tail = &s->ready;
+	HASH_ITER (hh, s->table, e, tmp) {
+		if (e->state == CAS_SPOOL_READY && !e->seen) {
+			HASH_DEL(s->table, e);
+			s->bytes -= e->digest.size;
+			free(e);
+		} else if (e->state == CAS_SPOOL_READY) {
+			e->next = NULL;
+			*s->ready_tail = e;
+			s->ready_tail = &e->next;
+		}
+	}
+	(void)pthread_cond_broadcast(&s->room);
+}
+
+/* Begin a scan; false when another thread is at it. */
+static bool unsee(struct cas_spool *s)
+{
+	bool begun;
+
+	lock_take(&s->lock);
+	begun = !s->scanning;
+	s->scanning = true;
+	for (struct cas_spool_entry *e = s->table; e && begun; e = e->hh.next)
+		e->seen = false;
+	lock_drop(&s->lock);
+	return begun;
+}
+
+static int walk(struct cas_store *store, cas_walk_fn each, struct scan *scan, struct err *err)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; i < CAS_LAYOUT_NR_SHARDS && ret == 0; i++)
+		ret = cas_walk_shard(store->spool_fd, "spool", i, each, scan, err);
+	return ret;
+}
+
+int cas_spool_scan(struct cas_spool *s, bool leftover, struct err *err)
+{
+	struct scan scan = {.s = s, .leftover = leftover};
+	int ret;
+
+	if (!unsee(s))
+		return 0;
+	ret = walk(s->store, take_one, &scan, err);
+	lock_take(&s->lock);
+	s->scanning = false;
+	if (ret == 0 && s->passive)
+		forget_unseen(s);
+	lock_drop(&s->lock);
+	return ret;
+}
+
+int cas_spool_usage(struct cas_store *store, uint64_t *blobs, uint64_t *bytes, struct err *err)
+{
+	struct scan scan = {0};
+	int ret = store->spool_fd < 0 ? 0 : walk(store, count_one, &scan, err);
+
+	if (ret < 0)
+		return ret;
+	*blobs = scan.blobs;
+	*bytes = scan.bytes;
+	return 0;
+}
+
+void cas_spool_wake(struct cas_store *store)
+{
+	int fd;
+
+	if (utimensat(store->spool_fd, ".wake", NULL, AT_SYMLINK_NOFOLLOW) == 0)
+		return;
+	fd = openat(store->spool_fd, ".wake", O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return;
+	(void)cas_store_dress(store, fd, 0600);
+	(void)futimens(fd, NULL);
+	(void)close(fd);
+}
+
+void *cas_spool_scanner(void *arg)
+{
+	struct cas_spool *s = arg;
+	struct timespec seen = {0};
+	bool first = true;
+
+	lock_take(&s->lock);
+	for (unsigned tick = 0; !s->stop; tick++) {
+		struct err why = {0};
+		struct stat st;
+		bool woken;
+		int ret = 0;
+
+		lock_drop(&s->lock);
+		woken = fstatat(s->store->spool_fd, ".wake", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			(st.st_mtim.tv_sec != seen.tv_sec || st.st_mtim.tv_nsec != seen.tv_nsec);
+		if (woken)
+			seen = st.st_mtim;
+		if (woken || tick % FULL_TICKS == 0)
+			ret = cas_spool_scan(s, first, &why);
+		if (ret < 0)
+			log_warn("cannot look at the spool: %s", err_text(&why, ret));
+		first = first && ret < 0;
+		lock_take(&s->lock);
+		if (!s->stop)
+			(void)lock_wait(&s->lock, &s->end, lock_now_ns() + TICK_NS);
+	}
+	lock_drop(&s->lock);
+	return NULL;
+}

@@ -1,0 +1,620 @@
+/* fs/capture/early.c - outputs are hashed when their writer closes them */
+
+/*
+ * An event names a directory by handle and a name in it. It waits a little: a file is
+ * often renamed or written to again right after it was closed, and one whose ctime is
+ * younger than a tick of the clock could be changed without that being seen. Then
+ *
+ *   open, stat            a regular file, in a directory of a live sandbox's upper
+ *   lease, given up       nobody has it open for writing, nor mapped so
+ *   hash or put
+ *   stat                  the same: the digest holds for what looks like this
+ *
+ * The lease is not kept: an action that opens the file again would wait for it. Who writes
+ * later changes the ctime.
+ */
+#include "fs/capture/early.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/fanotify.h>
+#include <sys/queue.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HASH_NONFATAL_OOM 1
+#define HASH_FUNCTION	  HASH_FNV
+#include <uthash.h>
+
+#include "cas/base/watch.h"
+#include "cas/cas.h"
+#include "cas/put/copy.h"
+#include "cas/store/lease.h"
+#include "fs/backing/probe.h"
+
+#define EVENTS_SZ     65536
+#define PENDING_MAX   8192
+#define KNOWN_MAX     32768
+#define TIMES_MAX     3 /* a file that is written again and again is left alone */
+#define DELAY_NS      30000000ULL
+#define TICK_NS	      20000000LL /* no kernel's clock ticks more slowly */
+#define HASH_MIN      (64 << 10) /* below, hashing is a small part of moving a file */
+#define SPACE_MIN     (UINT64_C(256) << 20)
+#define STRANGE_SLOTS 4096
+
+/* A file that something happened to. */
+struct pending {
+	TAILQ_ENTRY(pending) link;
+	UT_hash_handle hh;
+	uint64_t id; /* hash of directory and name */
+	unsigned long long due_ns;
+	bool again;
+	char *name;
+	struct file_handle handle; /* f_handle follows */
+};
+
+TAILQ_HEAD(pending_list, pending);
+
+struct file_key {
+	uint64_t dev;
+	uint64_t ino;
+};
+
+/* A file that is, or is being, hashed. */
+struct known {
+	TAILQ_ENTRY(known) age;
+	UT_hash_handle hh;
+	struct file_key key;
+	struct fs_early_hint hint;
+	int64_t born_ns; /* inode numbers are used again; 0: not known */
+	unsigned nr_times;
+	bool busy;
+	bool valid;
+};
+
+TAILQ_HEAD(known_list, known);
+
+struct fs_early {
+	struct fs_early_options opts;
+	int notify_fd;
+	int stop_fd;
+	_Atomic bool stop;
+	pthread_t thread;
+	bool started;
+	_Atomic int tid;
+
+	/* The thread's. */
+	struct pending_list queue;
+	struct pending *pending;
+	uint64_t strange[STRANGE_SLOTS]; /* directories that are no sandbox's */
+	char *base;			 /* path of opts.dir_fd */
+
+	struct lock lock; /* rank LEAF */
+	pthread_cond_t done;
+	struct known *known GUARDED_BY(lock);
+	struct known_list ages GUARDED_BY(lock);
+	uint64_t nr_hashed GUARDED_BY(lock);
+	uint64_t nr_used GUARDED_BY(lock);
+};
+
+static uint64_t hash_bytes(uint64_t h, const void *data, size_t len)
+{
+	const uint8_t *p = data;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ p[i]) * 0x100000001b3ULL;
+	return h;
+}
+
+/* --- what is known --- */
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+static struct known *find_locked(struct fs_early *early, const struct stat *st)
+	REQUIRES(early->lock)
+{
+	const struct file_key key = {st->st_dev, st->st_ino};
+	struct known *k;
+
+	HASH_FIND(hh, early->known, &key, sizeof(key), k);
+	return k;
+}
+
+static void forget_locked(struct fs_early *early, struct known *k) REQUIRES(early->lock)
+{
+	HASH_DEL(early->known, k);
+	TAILQ_REMOVE(&early->ages, k, age);
+	free(k);
+}
+
+static struct known *add_locked(struct fs_early *early, const struct stat *st) REQUIRES(early->lock)
+{
+	struct known *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return NULL;
+	/* The thread adds them, and is busy with none now. */
+	if (HASH_COUNT(early->known) >= KNOWN_MAX)
+		forget_locked(early, TAILQ_FIRST(&early->ages));
+	k->key = (struct file_key){st->st_dev, st->st_ino};
+	HASH_ADD(hh, early->known, key, sizeof(k->key), k);
+	if (!k->hh.tbl) {
+		free(k);
+		return NULL;
+	}
+	TAILQ_INSERT_TAIL(&early->ages, k, age);
+	return k;
+}
+
+static int64_t born_ns(int fd)
+{
+	struct statx stx;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BTIME, &stx) < 0 ||
+	    !(stx.stx_mask & STATX_BTIME))
+		return 0;
+	return stx.stx_btime.tv_sec * 1000000000 + stx.stx_btime.tv_nsec;
+}
+
+/* False: it is known as it is, or too lively. */
+static bool begin_file(struct fs_early *early, int fd, const struct stat *st)
+{
+	int64_t born = born_ns(fd);
+	struct known *k;
+	bool go = false;
+
+	lock_take(&early->lock);
+	k = find_locked(early, st);
+	if (!k)
+		k = add_locked(early, st);
+	if (k && k->born_ns != born) {
+		k->born_ns = born;
+		k->nr_times = 0;
+	}
+	if (k && !(k->valid && same_file(&k->hint.known.st, st)) && k->nr_times < TIMES_MAX) {
+		k->valid = false;
+		k->busy = true;
+		k->nr_times++;
+		go = true;
+	}
+	lock_drop(&early->lock);
+	return go;
+}
+
+static void end_file(struct fs_early *early, const struct stat *st,
+		     const struct fs_early_hint *hint)
+{
+	struct known *k;
+
+	lock_take(&early->lock);
+	k = find_locked(early, st);
+	k->busy = false;
+	if (hint) {
+		k->valid = true;
+		early->nr_hashed++;
+		k->hint = *hint;
+	}
+	(void)pthread_cond_broadcast(&early->done);
+	lock_drop(&early->lock);
+}
+
+/* Of the thread; 0, when it has not begun, would be ourselves. */
+static void set_nice(int tid, int nice)
+{
+	if (tid != 0)
+		(void)setpriority(PRIO_PROCESS, (id_t)tid, nice);
+}
+
+int fs_early_find(struct fs_early *early, const struct stat *st, struct fs_early_hint *out)
+{
+	struct known *k;
+	bool hurried = false;
+	int ret = 0;
+
+	if (!early)
+		return 0;
+	lock_take(&early->lock);
+	k = find_locked(early, st);
+	while (k && k->busy) {
+		/* It may be starved by others, and now somebody depends on it. */
+		if (!hurried)
+			set_nice(atomic_load(&early->tid), 0);
+		hurried = true;
+		(void)lock_wait(&early->lock, &early->done, 0);
+		k = find_locked(early, st);
+	}
+	if (k && k->valid && same_file(&k->hint.known.st, st)) {
+		*out = k->hint;
+		early->nr_used++;
+		ret = 1;
+	}
+	lock_drop(&early->lock);
+	return ret;
+}
+
+void fs_early_count(struct fs_early *early, uint64_t *nr_hashed, uint64_t *nr_used)
+{
+	*nr_hashed = *nr_used = 0;
+	if (!early)
+		return;
+	lock_take(&early->lock);
+	*nr_hashed = early->nr_hashed;
+	*nr_used = early->nr_used;
+	lock_drop(&early->lock);
+}
+
+/* --- one file --- */
+
+static bool is_settled(const struct stat *st)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)(now.tv_sec - st->st_ctim.tv_sec) * 1000000000 + now.tv_nsec -
+		       st->st_ctim.tv_nsec >
+	       TICK_NS;
+}
+
+static bool nobody_writes(int fd)
+{
+	int ret = cas_lease_take(fd);
+
+	if (ret == 0)
+		cas_lease_drop(fd);
+	return ret == 0;
+}
+
+static bool has_space(const struct fs_early *early, off_t size)
+{
+	struct statvfs vfs;
+
+	return fstatvfs(early->opts.dir_fd, &vfs) == 0 &&
+	       (uint64_t)vfs.f_bavail * vfs.f_frsize > SPACE_MIN + 4 * (uint64_t)size;
+}
+
+static int put_file(struct fs_early *early, int fd, struct cas_digest *out)
+{
+	const struct watch watch = {.stop = &early->stop};
+	struct cas_put *put;
+	int ret = cas_put_new(early->opts.store, &put, NULL);
+
+	if (ret < 0)
+		return ret;
+	cas_put_set_watch(put, &watch);
+	ret = cas_put_copy_fd(put, fd, NULL);
+	if (ret == 0)
+		ret = cas_put_publish(put, NULL, out, NULL);
+	cas_put_free(put);
+	return ret;
+}
+
+static void take_file(struct fs_early *early, int fd, const struct stat *st,
+		      enum fs_early_wish wish)
+{
+	struct fs_early_hint hint = {.known.st = *st,
+				     .is_put = wish == FS_EARLY_PUT || st->st_size < HASH_MIN};
+	struct stat after;
+	int ret;
+
+	if (!begin_file(early, fd, st))
+		return;
+	set_nice(atomic_load(&early->tid), PRIO_MAX);
+	ret = nobody_writes(fd) ? 0 : -EAGAIN;
+	if (ret == 0)
+		ret = hint.is_put ? put_file(early, fd, &hint.known.digest)
+				  : cas_copy_probe_fd(fd, &hint.known.digest, &hint.known.shrinks);
+	if (ret == 0 && (fstat(fd, &after) < 0 || !same_file(st, &after)))
+		ret = -EAGAIN;
+	end_file(early, st, ret == 0 ? &hint : NULL);
+}
+
+/* BASE/ID/upper/N/u[/PATH], from the path of a directory; false: it is no such one. */
+static bool parse_place(const struct fs_early *early, char *path, char **id, size_t *layer,
+			char **below)
+{
+	size_t len = strlen(early->base);
+	char *end;
+
+	if (strncmp(path, early->base, len) != 0 || path[len] != '/')
+		return false;
+	*id = path + len + 1;
+	end = strchr(*id, '/');
+	if (!end || strncmp(end, "/upper/", 7) != 0)
+		return false;
+	*end = '\0';
+	*layer = strtoul(end + 7, &end, 10);
+	if (strncmp(end, "/u", 2) != 0 || (end[2] != '/' && end[2] != '\0'))
+		return false;
+	*below = end + 2 + (end[2] == '/');
+	return true;
+}
+
+static int open_dir(const struct fs_early *early, struct pending *p)
+{
+	return open_by_handle_at(early->opts.dir_fd, &p->handle, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static enum fs_early_wish wish_of(struct fs_early *early, struct pending *p, int dir_fd)
+{
+	uint64_t dir = hash_bytes(0, p->handle.f_handle, p->handle.handle_bytes);
+	char link[64];
+	char path[PATH_MAX + 1];
+	char file[PATH_MAX + CAS_NAME_MAX + 2];
+	char *id;
+	char *below;
+	size_t layer;
+	ssize_t len;
+
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", dir_fd);
+	len = readlink(link, path, PATH_MAX);
+	if (len < 0)
+		return FS_EARLY_NOTHING;
+	path[len] = '\0';
+	if (!parse_place(early, path, &id, &layer, &below)) {
+		early->strange[dir % STRANGE_SLOTS] = dir;
+		return FS_EARLY_NOTHING;
+	}
+	(void)snprintf(file, sizeof(file), "%s%s%s", below, *below ? "/" : "", p->name);
+	return early->opts.wish(early->opts.ctx, id, layer, file);
+}
+
+/* True: look again later. */
+static bool look_at(struct fs_early *early, struct pending *p)
+{
+	auto_close int dir_fd = open_dir(early, p);
+	auto_close int fd = -1;
+	enum fs_early_wish wish;
+	struct stat st;
+
+	if (dir_fd < 0)
+		return false;
+	wish = wish_of(early, p, dir_fd);
+	if (wish == FS_EARLY_NOTHING)
+		return false;
+	fd = openat(dir_fd, p->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
+		return false;
+	if (!is_settled(&st))
+		return !p->again;
+	if (has_space(early, st.st_size))
+		take_file(early, fd, &st, wish);
+	return false;
+}
+
+/* --- events --- */
+
+static void pending_free(struct fs_early *early, struct pending *p)
+{
+	TAILQ_REMOVE(&early->queue, p, link);
+	HASH_DEL(early->pending, p);
+	free(p->name);
+	free(p);
+}
+
+static void add_pending(struct fs_early *early, const struct file_handle *handle, const char *name)
+{
+	uint64_t id = hash_bytes(0, handle->f_handle, handle->handle_bytes);
+	struct pending *p;
+
+	if (early->strange[id % STRANGE_SLOTS] == id || HASH_COUNT(early->pending) >= PENDING_MAX)
+		return;
+	id = hash_bytes(id, name, strlen(name));
+	HASH_FIND(hh, early->pending, &id, sizeof(id), p);
+	if (p)
+		return;
+	p = calloc(1, sizeof(*p) + handle->handle_bytes);
+	if (!p)
+		return;
+	p->id = id;
+	p->due_ns = lock_now_ns() + DELAY_NS;
+	p->name = strdup(name);
+	memcpy(&p->handle, handle, sizeof(*handle) + handle->handle_bytes);
+	if (p->name)
+		HASH_ADD(hh, early->pending, id, sizeof(p->id), p);
+	if (!p->name || !p->hh.tbl) {
+		free(p->name);
+		free(p);
+		return;
+	}
+	TAILQ_INSERT_TAIL(&early->queue, p, link);
+}
+
+static void take_event(struct fs_early *early, const struct fanotify_event_metadata *e)
+{
+	const char *at = (const char *)e + e->metadata_len;
+	const char *end = (const char *)e + e->event_len;
+
+	while (at + sizeof(struct fanotify_event_info_header) <= end) {
+		const struct fanotify_event_info_fid *info = (const void *)at;
+		const struct file_handle *handle = (const void *)info->handle;
+
+		if (info->hdr.len == 0)
+			return;
+		if (info->hdr.info_type == FAN_EVENT_INFO_TYPE_DFID_NAME)
+			add_pending(early, handle,
+				    (const char *)handle->f_handle + handle->handle_bytes);
+		at += info->hdr.len;
+	}
+}
+
+static void read_events(struct fs_early *early, char *bytes)
+{
+	for (;;) {
+		ssize_t len = read(early->notify_fd, bytes, EVENTS_SZ);
+		const struct fanotify_event_metadata *e = (const void *)bytes;
+
+		if (len <= 0)
+			return;
+		for (; FAN_EVENT_OK(e, len); e = FAN_EVENT_NEXT(e, len)) {
+			/* An overflow has no file: what was lost is hashed at finish. */
+			if (e->vers == FANOTIFY_METADATA_VERSION)
+				take_event(early, e);
+		}
+	}
+}
+
+/* How long until something is to be done; -1: for ever. */
+static int wait_ms(const struct fs_early *early)
+{
+	const struct pending *p = TAILQ_FIRST(&early->queue);
+	unsigned long long now = lock_now_ns();
+
+	if (!p)
+		return -1;
+	return p->due_ns <= now ? 0 : (int)((p->due_ns - now) / 1000000) + 1;
+}
+
+static void do_due(struct fs_early *early)
+{
+	struct pending *p = TAILQ_FIRST(&early->queue);
+
+	if (!p || p->due_ns > lock_now_ns())
+		return;
+	if (look_at(early, p)) {
+		p->again = true;
+		p->due_ns = lock_now_ns() + DELAY_NS;
+		TAILQ_REMOVE(&early->queue, p, link);
+		TAILQ_INSERT_TAIL(&early->queue, p, link);
+	} else {
+		pending_free(early, p);
+	}
+}
+
+static void *early_main(void *arg)
+{
+	struct fs_early *early = arg;
+	struct pollfd fds[] = {{early->stop_fd, POLLIN, 0}, {early->notify_fd, POLLIN, 0}};
+	char *bytes = malloc(EVENTS_SZ);
+
+	(void)pthread_setname_np(pthread_self(), "early");
+	atomic_store(&early->tid, (int)gettid());
+	set_nice((int)gettid(), PRIO_MAX);
+	while (bytes && !atomic_load(&early->stop)) {
+		(void)poll(fds, 2, wait_ms(early));
+		if (fds[1].revents)
+			read_events(early, bytes);
+		do_due(early);
+	}
+	free(bytes);
+	return NULL;
+}
+
+/* --- life --- */
+
+static const char *why_not(int code)
+{
+	switch (code) {
+	case -EPERM:
+		return "needs CAP_SYS_ADMIN outside of user namespaces";
+	case -EINVAL:
+	case -ENOSYS:
+		return "the kernel is too old";
+	default:
+		return strerrordesc_np(-code);
+	}
+}
+
+static int open_notify(const struct fs_early_options *opts, int *out)
+{
+	auto_close int fd = fanotify_init(
+		FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORT_DFID_NAME, O_RDONLY);
+
+	if (fd < 0 || fanotify_mark(fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM,
+				    FAN_CLOSE_WRITE | FAN_MOVED_TO, opts->dir_fd, ".") < 0)
+		return -errno;
+	*out = steal_fd(&fd);
+	return 0;
+}
+
+static int start(struct fs_early *early)
+{
+	char link[64];
+	char path[PATH_MAX + 1];
+	ssize_t len;
+	int ret;
+
+	(void)snprintf(link, sizeof(link), "/proc/self/fd/%d", early->opts.dir_fd);
+	len = readlink(link, path, PATH_MAX);
+	if (len < 0)
+		return -errno;
+	early->base = strndup(path, (size_t)len);
+	early->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (!early->base || early->stop_fd < 0)
+		return -ENOMEM;
+	ret = open_notify(&early->opts, &early->notify_fd);
+	if (ret < 0)
+		return ret;
+	ret = pthread_create(&early->thread, NULL, early_main, early);
+	early->started = ret == 0;
+	return -ret;
+}
+
+NO_LOCK_CHECK int fs_early_new(const struct fs_early_options *opts, struct fs_early **out)
+{
+	struct fs_early *early;
+	int ret;
+
+	*out = NULL;
+	if (!opts->probes || fs_probes_is_off(opts->probes, FS_FEATURE_FANOTIFY))
+		return 0;
+	early = calloc(1, sizeof(*early));
+	if (!early)
+		return -ENOMEM;
+	early->opts = *opts;
+	early->notify_fd = -1;
+	early->stop_fd = -1;
+	TAILQ_INIT(&early->queue);
+	TAILQ_INIT(&early->ages);
+	lock_init(&early->lock, LOCK_RANK_LEAF, "early hashes");
+	lock_cond_init(&early->done);
+	ret = start(early);
+	fs_probes_set(opts->probes, FS_FEATURE_FANOTIFY, ret == 0, ret < 0 ? "%s" : NULL,
+		      why_not(ret));
+	if (ret < 0) {
+		fs_early_free(early);
+		return ret == -ENOMEM ? ret : 0;
+	}
+	*out = early;
+	return 0;
+}
+
+NO_LOCK_CHECK void fs_early_free(struct fs_early *early)
+{
+	uint64_t one = 1;
+
+	if (!early)
+		return;
+	if (early->started) {
+		atomic_store(&early->stop, true);
+		set_nice(atomic_load(&early->tid), 0);
+		(void)!write(early->stop_fd, &one, sizeof(one));
+		(void)pthread_join(early->thread, NULL);
+	}
+	while (!TAILQ_EMPTY(&early->queue))
+		pending_free(early, TAILQ_FIRST(&early->queue));
+	while (!TAILQ_EMPTY(&early->ages))
+		forget_locked(early, TAILQ_FIRST(&early->ages));
+	if (early->notify_fd >= 0)
+		(void)close(early->notify_fd);
+	if (early->stop_fd >= 0)
+		(void)close(early->stop_fd);
+	(void)pthread_cond_destroy(&early->done);
+	lock_fini(&early->lock);
+	free(early->base);
+	free(early);
+}

@@ -1,0 +1,62 @@
+/* fs/capture/early.h - outputs are hashed when their writer closes them */
+#ifndef FS_CAPTURE_EARLY_H
+#define FS_CAPTURE_EARLY_H
+
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "cas/put/put.h"
+
+struct cas_store;
+struct fs_probes;
+
+/*
+ * A thread, at the lowest priority, that hears by fanotify of files on the uppers'
+ * filesystem that a writer closed or that got a new name, and hashes them, or puts them
+ * into the store at once, while the action goes on. What it found is a hint: it holds
+ * for a file that is still the same one with the same size and times, which it got when
+ * nobody had it open for writing or mapped so. Events that get lost cost time only.
+ *
+ * Overlays write to their uppers without a word, so this is for bound directories.
+ */
+struct fs_early;
+
+/* What is to be done about a file. */
+enum fs_early_wish {
+	FS_EARLY_NOTHING,
+	FS_EARLY_HASH, /* it will be moved into the store, unless it is small: then as PUT */
+	FS_EARLY_PUT,  /* it will be copied: that can be done now */
+};
+
+struct fs_early_options {
+	struct cas_store *store;
+	int dir_fd; /* STORE/sandboxes, borrowed */
+	struct fs_probes *probes;
+	/*
+	 * About the file at @path, below the place of layer @layer of sandbox @id. Called
+	 * by the thread, without a lock held.
+	 */
+	enum fs_early_wish (*wish)(void *ctx, const char *id, size_t layer, const char *path);
+	void *ctx;
+};
+
+/* *out is NULL where it is not allowed or wanted; @probes is told. -ENOMEM. */
+int fs_early_new(const struct fs_early_options *opts, struct fs_early **out);
+/* NULL is fine. */
+void fs_early_free(struct fs_early *early);
+
+struct fs_early_hint {
+	struct cas_put_known known;
+	bool is_put; /* the store had it then */
+};
+
+/*
+ * 1 and *out when the file that looks like @st was hashed as such; waits when that is
+ * under way. 0: not known. @early may be NULL.
+ */
+int fs_early_find(struct fs_early *early, const struct stat *st, struct fs_early_hint *out);
+
+/* Files that were hashed, or put, so far; those that fs_early_find knew. */
+void fs_early_count(struct fs_early *early, uint64_t *nr_hashed, uint64_t *nr_used);
+
+#endif

@@ -1,0 +1,497 @@
+/* fs/engine/layers.c - the writable layers of one sandbox: make, mount, unmount, freeze */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "cas/base/log.h"
+#include "fs/capture/foreign.h"
+#include "fs/engine/cgroup.h"
+#include "fs/engine/engine.h"
+#include "fs/helper/helper.h"
+#include "fs/sandbox/sandbox_i.h"
+#include "fs/slot/slot.h"
+
+#define UPPER_SZ 32
+
+static int layer_open_fd(int dir_fd, size_t n, struct err *err)
+{
+	char name[UPPER_SZ];
+
+	(void)snprintf(name, sizeof(name), "upper/%zu", n);
+	return fs_engine_opendir(dir_fd, name, err);
+}
+
+/* The layer in whose files a directory at @path has to be made: the nearest above it. */
+static int layer_above(const struct fs_plan *plan, const char *path)
+{
+	int best = -1;
+
+	for (size_t i = 0; i < plan->nr_layers; i++) {
+		const char *at = plan->layers[i].path;
+
+		if (strcmp(at, path) != 0 && fs_path_within(path, at) &&
+		    (best < 0 || strlen(at) >= strlen(plan->layers[best].path)))
+			best = (int)i;
+	}
+	return best;
+}
+
+/* Directories that outputs need and that a bind hides: an overlay's show through from below. */
+static int make_dirs(const struct fs_plan *plan, size_t n, int layer_fd, struct err *err)
+{
+	const struct fs_layer *layer = &plan->layers[n];
+	auto_close int upper = -1;
+
+	for (size_t i = 0; layer->kind == FS_LAYER_BIND && i < plan->nr_dirs; i++) {
+		int ret = 0;
+
+		if (layer_above(plan, plan->dirs[i]) != (int)n)
+			continue;
+		if (upper < 0)
+			ret = upper = fs_engine_of(layer->kind)->open_upper(layer_fd, err);
+		if (ret < 0)
+			return ret;
+		ret = fs_engine_mkdir(upper, fs_path_rest(plan->dirs[i], layer->path), err);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err)
+{
+	const struct fs_plan *plan = &sb->rec.plan;
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < plan->nr_layers; i++) {
+		char name[UPPER_SZ];
+		auto_close int fd = -1;
+
+		(void)snprintf(name, sizeof(name), "upper/%zu", i);
+		/* The first is prepared with the directory. */
+		if (i > 0)
+			ret = fs_engine_mkdir(dir_fd, name, err);
+		if (ret < 0)
+			break;
+		fd = layer_open_fd(dir_fd, i, err);
+		ret = fd < 0 ? fd : 0;
+		if (ret == 0 && i > 0)
+			ret = fs_engine_of(plan->layers[i].kind)->prepare(fd, err);
+		if (ret == 0)
+			ret = make_dirs(plan, i, fd, err);
+	}
+	return ret;
+}
+
+/*
+ * What the helper is asked to do about one sandbox: step 0 is the bind of its directory
+ * over itself, step N + 1 layer N, and the large inputs follow. Unmounting takes them in
+ * the other order.
+ */
+struct mounts {
+	size_t nr; /* the bind, layers, large inputs */
+	struct fs_helper_step *steps;
+	char **targets;
+};
+
+static void mounts_fini(struct mounts *m)
+{
+	for (size_t i = 0; i < m->nr; i++) {
+		free(m->targets[i]);
+		for (int n = 0; n < 2; n++) {
+			if (m->steps[i].fd[n] >= 0)
+				(void)close(m->steps[i].fd[n]);
+		}
+	}
+	free(m->steps);
+	free(m->targets);
+}
+
+/* What step @i is about; NULL: no large input. */
+static struct fs_large_input *large_of(const struct fs_sandbox *sb, size_t i)
+{
+	size_t first = 1 + sb->rec.plan.nr_layers;
+
+	return i < first ? NULL : &sb->large.in[i - first];
+}
+
+static int mounts_init(const struct fs_sandbox *sb, struct mounts *m)
+{
+	const struct fs_plan *plan = &sb->rec.plan;
+	size_t nr = 1 + plan->nr_layers + sb->large.nr;
+
+	*m = (struct mounts){
+		.steps = calloc(nr, sizeof(*m->steps)),
+		.targets = calloc(nr, sizeof(*m->targets)),
+	};
+	if (m->steps == NULL || m->targets == NULL)
+		return -ENOMEM;
+	for (size_t i = 0; i < nr; i++) {
+		const struct fs_large_input *large = large_of(sb, i);
+		const char *path = large ? large->path : i == 0 ? "" : plan->layers[i - 1].path;
+
+		if (asprintf(&m->targets[i], "%s%s%s", sb->rec.id, path[0] ? "/" : "", path) < 0)
+			return -ENOMEM;
+		m->steps[i] = (struct fs_helper_step){
+			.op = large ? FS_HELPER_BIND_FILE : FS_HELPER_BIND_SELF,
+			.target = m->targets[i],
+			.source = large ? large->source : NULL,
+			.fd = {-1, -1},
+			.may = large || i == 0,
+		};
+		m->nr = i + 1;
+	}
+	return 0;
+}
+
+static int layer_step(struct fs_sandboxes *all, const struct fs_sandbox *sb, int dir_fd, size_t n,
+		      bool again, struct fs_helper_step *out, struct err *err)
+{
+	const struct fs_engine *engine = fs_engine_of(sb->rec.plan.layers[n].kind);
+	auto_close int fd = layer_open_fd(dir_fd, n, err);
+	int ret = fd < 0 ? fd : 0;
+
+	if (ret == 0 && again)
+		ret = engine->prepare_again(fd, err);
+	return ret < 0 ? ret : engine->mount(fd, all->in_userns, out, err);
+}
+
+/* Did the layer leave its place, or go? Then nobody can be using it there. */
+static bool is_away(int code)
+{
+	return code == -EINVAL || code == -ENOENT || code == -ENOTDIR || code == -ELOOP ||
+	       code == -ESTALE;
+}
+
+/* @code of a layer that did not come off as it should. */
+static void note_leftover(struct fs_sandbox *sb, size_t n, int code)
+{
+	const char *path = sb->rec.plan.layers[n].path;
+
+	sb->leftover |= !is_away(code);
+	log_warn("sandbox %s: the layer at \"%s\" %s", sb->rec.id, path,
+		 code == 1 || code == -EBUSY ? "is in use by a process that was left behind"
+		 : is_away(code)	     ? "is not at its place any more"
+					     : strerrordesc_np(-code));
+}
+
+/* A helper that did not answer may have done it all the same. */
+static bool is_unsure(int code)
+{
+	return code == -ETIMEDOUT || code == -EPIPE;
+}
+
+/* Undo the steps that were or may have been done, the last first. */
+static void mounts_undo(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m)
+{
+	struct fs_helper_step back = {.op = FS_HELPER_UNMOUNT, .detach = true};
+	struct err err = {0};
+
+	for (size_t i = m->nr; i-- > 0;) {
+		if (m->steps[i].code < 0 && !is_unsure(m->steps[i].code))
+			continue;
+		back.target = m->targets[i];
+		if (fs_helper_run(all->helper, all->base, &back, 1, true, &err) != 0 && i > 0 &&
+		    !large_of(sb, i))
+			note_leftover(sb, i - 1, back.code);
+	}
+}
+
+/* What was allowed to fail. */
+static void note_bound(struct fs_sandbox *sb, const struct mounts *m)
+{
+	sb->bound = m->steps[0].code == 0;
+	for (size_t i = 0; i < m->nr; i++) {
+		struct fs_large_input *large = large_of(sb, i);
+
+		if (!large)
+			continue;
+		large->bound = m->steps[i].code == 0;
+		if (!large->bound)
+			log_warn("sandbox %s: the large input %s is not bound: %s", sb->rec.id,
+				 large->path, strerrordesc_np(-m->steps[i].code));
+	}
+}
+
+/* All but the bind, when the root that it shows has one already. */
+static int mounts_do(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mounts *m,
+		     struct err *err)
+{
+	size_t first = sb->bound ? 1 : 0;
+
+	if (sb->bound) {
+		m->steps[0].code = 0;
+		m->steps[0].key = sb->bind;
+	}
+	if (first == m->nr)
+		return 0;
+	return fs_helper_run(all->helper, all->base, m->steps + first, m->nr - first, false, err);
+}
+
+int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
+		    struct err *err)
+{
+	struct mounts m;
+	int ret;
+
+	fs_large_inputs_fini(&sb->large);
+	if (sb->rec.writable != FS_WRITABLE_ALL)
+		fs_large_choose(all->large, &sb->rec.root, &sb->outputs, &sb->large);
+	ret = mounts_init(sb, &m);
+	free(sb->keys);
+	sb->keys = ret == 0 ? calloc(m.nr, sizeof(*sb->keys)) : NULL;
+	if (sb->keys == NULL)
+		ret = err_set(err, -ENOMEM, "no memory to mount sandbox %s", sb->rec.id);
+	for (size_t i = 0; ret == 0 && i < sb->rec.plan.nr_layers; i++)
+		ret = layer_step(all, sb, dir_fd, i, again, &m.steps[i + 1], err);
+	if (ret == 0) {
+		ret = mounts_do(all, sb, &m, err);
+		if (ret < 0)
+			mounts_undo(all, sb, &m);
+		else if (m.steps[0].code < 0)
+			log_debug("sandbox %s: no proof of idleness: %s", sb->rec.id,
+				  strerrordesc_np(-m.steps[0].code));
+	}
+	if (ret == 0) {
+		for (size_t i = 0; i < m.nr; i++)
+			sb->keys[i] = m.steps[i].key;
+		sb->mounted = true;
+		sb->bind = m.steps[0].key;
+		note_bound(sb, &m);
+	}
+	fs_large_done(all->large, &sb->large);
+	mounts_fini(&m);
+	return ret;
+}
+
+/* Where its root is in session one. */
+static const char *root_name(struct fs_sandboxes *all, const struct fs_sandbox *sb)
+{
+	bool parked = sb->parking && fs_slot_is_parked(all->slots, sb->parking);
+
+	return parked ? fs_slot_place(sb->parking) : sb->rec.id;
+}
+
+/*
+ * What else is mounted in the sandbox, and which layers are not where they were put: only
+ * their files are captured that the action still had, or had taken off, at their place.
+ */
+static int look_around(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m,
+		       struct err *err)
+{
+	auto_free struct fs_own_mount *own = calloc(m->nr, sizeof(*own));
+	auto_free char *top = NULL;
+	struct fs_findings foreign = {0};
+	int ret;
+
+	if (own == NULL || asprintf(&top, "%s/%s", all->base, root_name(all, sb)) < 0) {
+		top = NULL;
+		return err_set(err, -ENOMEM, "no memory to look for mounts");
+	}
+	for (size_t i = 0; i < m->nr; i++)
+		own[i] = (struct fs_own_mount){
+			.path = fs_path_rest(m->targets[i], sb->rec.id),
+			.key = sb->keys ? sb->keys[i] : (struct fs_mount_key){0},
+		};
+	ret = fs_foreign_find(top, own, m->nr, &foreign, err);
+	if (ret < 0) {
+		fs_findings_fini(&foreign);
+		return ret;
+	}
+	for (size_t i = 1; i <= sb->rec.plan.nr_layers && sb->moved; i++)
+		sb->moved[i - 1] = own[i].elsewhere;
+	for (size_t i = 0; i < foreign.nr; i++)
+		log_warn("sandbox %s: \"%s\": %s", sb->rec.id, foreign.found[i].path,
+			 foreign.found[i].text);
+	fs_findings_fini(&sb->foreign);
+	sb->foreign = foreign;
+	return 0;
+}
+
+/* Let go of all that is mounted in the sandbox, whoever uses it. */
+static void detach_all(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m)
+{
+	struct fs_helper_step step = {.op = FS_HELPER_DETACH};
+	struct err err = {0};
+
+	/* What is on the bind goes with it. */
+	for (size_t i = sb->bound ? 1 : m->nr; i-- > 0;) {
+		step.target = i > 0 ? m->targets[i] : root_name(all, sb);
+		if (fs_helper_run(all->helper, all->base, &step, 1, true, &err) < 0 &&
+		    !is_away(step.code))
+			log_error("sandbox %s: %s", sb->rec.id, err_text(&err, step.code));
+	}
+}
+
+/* Is step @i of fs_layers_mount undone when the sandbox ends? */
+static bool is_mounted(const struct fs_sandbox *sb, size_t i)
+{
+	const struct fs_large_input *large = large_of(sb, i);
+
+	return large ? large->bound : i > 0 || sb->bound;
+}
+
+/* @code of step @i, which did not come off as it should. */
+static void note_in_use(struct fs_sandbox *sb, size_t i, int code)
+{
+	if (i == 0)
+		log_info("sandbox %s: somebody is inside still", sb->rec.id);
+	else if (large_of(sb, i))
+		log_info("sandbox %s: the large input %s is %s", sb->rec.id, large_of(sb, i)->path,
+			 is_away(code) ? "not at its place any more" : "in use still");
+	else
+		note_leftover(sb, i - 1, code);
+}
+
+/*
+ * Take the mounts off as long as nobody uses them; the bind may stay where its root is
+ * parked, if nobody is on it. True: so it was with all.
+ */
+static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m,
+		     struct fs_helper_step *back)
+{
+	struct err err = {0};
+	bool clean = true;
+	size_t nr = 0;
+
+	for (size_t i = m->nr; i-- > 0;) {
+		if (!is_mounted(sb, i))
+			continue;
+		back[nr] =
+			(struct fs_helper_step){.op = FS_HELPER_UNMOUNT, .target = m->targets[i]};
+		if (sb->keys)
+			back[nr].key = sb->keys[i];
+		nr++;
+	}
+	if (sb->parking) {
+		back[nr - 1].op = FS_HELPER_IDLE;
+		back[nr - 1].target = fs_slot_place(sb->parking);
+		back[nr - 1].if_clean = true;
+	}
+	(void)fs_helper_run(all->helper, all->base, back, nr, true, &err);
+	nr = 0;
+	for (size_t i = m->nr; i-- > 0;) {
+		int code = is_mounted(sb, i) ? back[nr++].code : 0;
+
+		if (code != 0 && code != -ECANCELED)
+			note_in_use(sb, i, code);
+		clean = clean && code == 0;
+	}
+	return clean;
+}
+
+/*
+ * Unmount what fs_layers_mount mounted, noting with @look what the action mounted besides.
+ * *clean: nothing was in use, or missing, and the bind was among them.
+ */
+static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool look, bool *clean,
+			  struct err *err)
+{
+	auto_free struct fs_helper_step *back = NULL;
+	struct mounts m;
+	int ret = mounts_init(sb, &m);
+	bool off = false;
+
+	back = ret == 0 ? calloc(m.nr, sizeof(*back)) : NULL;
+	if (back == NULL)
+		ret = err_set(err, -ENOMEM, "no memory to unmount sandbox %s", sb->rec.id);
+	if (ret == 0) {
+		off = take_off(all, sb, &m, back);
+		if (!off && look)
+			ret = look_around(all, sb, &m, err);
+	}
+	if (ret == 0 && !off)
+		detach_all(all, sb, &m);
+	mounts_fini(&m);
+	if (ret < 0)
+		return ret;
+	/* A parked bind is its root's from now on. */
+	*clean = off && sb->bound;
+	sb->bound = sb->mounted = false;
+	return 0;
+}
+
+void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	struct err err = {0};
+	bool clean;
+
+	if (sb->mounted && layers_unmount(all, sb, false, &clean, &err) < 0)
+		log_error("%s", err.msg);
+}
+
+int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	struct err why = {0};
+	bool survivors = false;
+	bool clean = false;
+	int ret;
+
+	if (sb->frozen)
+		return 0;
+	if (sb->rec.cgroup && fs_cgroup_kill(sb->rec.cgroup, &why) < 0) {
+		survivors = true;
+		sb->leftover = true;
+		log_warn("sandbox %s: %s", sb->rec.id, why.msg);
+	}
+	sb->group_ended = sb->rec.cgroup && !survivors;
+	if (sb->moved == NULL)
+		sb->moved = calloc(sb->rec.plan.nr_layers + 1, sizeof(*sb->moved));
+	fs_sandbox_cover(all, sb);
+	ret = sb->mounted ? layers_unmount(all, sb, true, &clean, err) : 0;
+	if (ret < 0) {
+		fs_sandbox_uncover(all, sb);
+		return ret;
+	}
+	sb->idle_proven = clean && !survivors;
+	sb->frozen = true;
+	return 0;
+}
+
+int fs_layers_open(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+		   struct fs_merge *out, struct err *err)
+{
+	const struct fs_plan *plan = &sb->rec.plan;
+	struct fs_merge m = {.store = all->store, .userxattr = all->in_userns};
+	int ret = 0;
+
+	m.layers = calloc(plan->nr_layers + 1, sizeof(*m.layers));
+	if (m.layers == NULL)
+		return err_set(err, -ENOMEM, "no memory for layers");
+	for (size_t i = 0; ret >= 0 && i < plan->nr_layers; i++) {
+		auto_close int fd = -1;
+
+		m.layers[i] = (struct fs_merge_layer){
+			.kind = plan->layers[i].kind, .path = plan->layers[i].path, .upper_fd = -1};
+		m.nr_layers = i + 1;
+		if (sb->moved && sb->moved[i])
+			continue;
+		ret = fd = layer_open_fd(dir_fd, i, err);
+		if (ret >= 0)
+			ret = m.layers[i].upper_fd =
+				fs_engine_of(plan->layers[i].kind)->open_upper(fd, err);
+	}
+	if (ret < 0) {
+		fs_layers_close(&m);
+		return ret;
+	}
+	*out = m;
+	return 0;
+}
+
+void fs_layers_close(struct fs_merge *m)
+{
+	for (size_t i = 0; i < m->nr_layers; i++) {
+		if (m->layers[i].upper_fd >= 0)
+			(void)close(m->layers[i].upper_fd);
+	}
+	free(m->layers);
+	m->layers = NULL;
+	m->nr_layers = 0;
+}
