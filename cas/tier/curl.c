@@ -1,7 +1,7 @@
 /* cas/tier/curl.c - requests over HTTP, for the transports that speak it */
 #include "cas/tier/curl.h"
 
-#include <curl/curl.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/base/lock.h"
+#include "cas/tier/curl_i.h"
 #include "cas/tier/secret.h"
 #include "cas/tier/url.h"
 
@@ -33,6 +34,7 @@
 #define AGENT	     "casbox/" CASBOX_VERSION
 
 struct worker {
+	const struct tier_curl_api *api;
 	CURLM *multi;
 	struct transfer *free; /* with an easy handle */
 	struct transfer *running;
@@ -40,6 +42,7 @@ struct worker {
 };
 
 struct transfer {
+	const struct tier_curl_api *api;
 	CURL *easy;
 	struct tier_curl *curl;
 	struct tier_request *req;
@@ -57,6 +60,7 @@ struct transfer {
 };
 
 struct tier_curl {
+	struct tier_curl_api api;
 	char *ca_file;
 	char *token_file;
 	char *user_file;
@@ -76,11 +80,11 @@ static void worker_free(struct worker *w)
 		struct transfer *t = w->free;
 
 		w->free = t->next;
-		curl_easy_cleanup(t->easy);
+		w->api->curl_easy_cleanup(t->easy);
 		free(t);
 	}
 	if (w->multi)
-		(void)curl_multi_cleanup(w->multi);
+		(void)w->api->curl_multi_cleanup(w->multi);
 	free(w);
 }
 
@@ -99,12 +103,14 @@ static int worker_take(struct tier_curl *curl, struct worker **out)
 		w = calloc(1, sizeof(*w));
 		if (w == NULL)
 			return -ENOMEM;
-		w->multi = curl_multi_init();
+		w->api = &curl->api;
+		w->multi = w->api->curl_multi_init();
 		if (w->multi == NULL) {
 			free(w);
 			return -ENOMEM;
 		}
-		(void)curl_multi_setopt(w->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)AT_ONCE);
+		(void)w->api->curl_multi_setopt(w->multi, CURLMOPT_MAX_HOST_CONNECTIONS,
+						(long)AT_ONCE);
 	}
 	*out = w;
 	return 0;
@@ -123,18 +129,41 @@ static void worker_give(struct tier_curl *curl, struct worker *w)
 	worker_free(w);
 }
 
+/*
+ * libcurl brings thirty libraries along, which cost more of a process's start than all
+ * others: they are loaded by those that use them, and stay for the life of the process.
+ */
+static int load_api(struct tier_curl_api *api, const struct tier_url *url, struct err *err)
+{
+	void *lib = dlopen(TIER_CURL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+	if (lib == NULL)
+		return err_set(err, -EINVAL, "tier %s: cannot load libcurl: %s", url->text,
+			       dlerror());
+#define LOAD(fn)                                                                                   \
+	*(void **)&api->fn = dlsym(lib, #fn);                                                      \
+	if (api->fn == NULL)                                                                       \
+		return err_set(err, -EINVAL, "tier %s: libcurl lacks %s", url->text, #fn);
+	TIER_CURL_API(LOAD)
+#undef LOAD
+	return 0;
+}
+
 int tier_curl_new(const struct tier_url *url, struct tier_curl **out, struct err *err)
 {
 	const char *ca = tier_url_get(url, "ca-file");
 	struct tier_curl *c;
-	int ret = 0;
+	int ret;
 
-	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-		return err_set(err, -ENOMEM, "libcurl does not start");
 	c = calloc(1, sizeof(*c));
-	if (c == NULL) {
-		curl_global_cleanup();
+	if (c == NULL)
 		return -ENOMEM;
+	ret = load_api(&c->api, url, err);
+	if (ret == 0 && c->api.curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+		ret = err_set(err, -ENOMEM, "libcurl does not start");
+	if (ret < 0) {
+		free(c);
+		return ret;
 	}
 	lock_init(&c->lock, LOCK_RANK_LEAF, "tier_curl.lock");
 	c->https_only = strcmp(url->scheme, "https") == 0;
@@ -172,8 +201,8 @@ void tier_curl_free(struct tier_curl *curl)
 	free(curl->sign_file);
 	free(curl->sign_as);
 	lock_fini(&curl->lock);
+	curl->api.curl_global_cleanup();
 	free(curl);
-	curl_global_cleanup();
 }
 
 int tier_curl_sign(struct tier_curl *curl, const char *region, const char *credentials_file,
@@ -198,7 +227,7 @@ static int begin_body(struct transfer *t)
 	uint64_t from;
 
 	t->begun = true;
-	(void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+	(void)t->api->curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
 	t->req->status = status;
 	if (t->req->offset == 0 && t->req->len == 0)
 		return 0;
@@ -206,7 +235,8 @@ static int begin_body(struct transfer *t)
 		t->skip = t->req->offset;
 		return 0;
 	}
-	if (curl_easy_header(t->easy, "Content-Range", 0, CURLH_HEADER, -1, &range) != CURLHE_OK ||
+	if (t->api->curl_easy_header(t->easy, "Content-Range", 0, CURLH_HEADER, -1, &range) !=
+		    CURLHE_OK ||
 	    strncmp(range->value, "bytes ", 6) != 0)
 		return err_set(&t->why, -EPROTO, "%s answers a part without saying which",
 			       t->req->url);
@@ -303,7 +333,7 @@ static int on_seek(void *ctx, curl_off_t offset, int origin)
 
 static int add_header(struct transfer *t, const char *line)
 {
-	struct curl_slist *list = curl_slist_append(t->headers, line);
+	struct curl_slist *list = t->api->curl_slist_append(t->headers, line);
 
 	if (list == NULL)
 		return -ENOMEM;
@@ -358,14 +388,15 @@ static int set_credentials(struct transfer *t)
 	if (c->token_file) {
 		ret = tier_secret_read(c->token_file, &secret, &t->why);
 		if (ret == 0) {
-			(void)curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-			(void)curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, secret.data);
+			(void)t->api->curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+			(void)t->api->curl_easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER,
+						       secret.data);
 		}
 	} else if (c->user_file) {
 		ret = tier_secret_read(c->user_file, &secret, &t->why);
 		if (ret == 0) {
-			(void)curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
-			(void)curl_easy_setopt(t->easy, CURLOPT_USERPWD, secret.data);
+			(void)t->api->curl_easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+			(void)t->api->curl_easy_setopt(t->easy, CURLOPT_USERPWD, secret.data);
 		}
 	} else if (c->sign_file) {
 		ret = tier_secret_read_key(c->sign_file, "aws_access_key_id", &user, &t->why);
@@ -373,9 +404,9 @@ static int set_credentials(struct transfer *t)
 			ret = tier_secret_read_key(c->sign_file, "aws_secret_access_key", &secret,
 						   &t->why);
 		if (ret == 0) {
-			(void)curl_easy_setopt(t->easy, CURLOPT_AWS_SIGV4, c->sign_as);
-			(void)curl_easy_setopt(t->easy, CURLOPT_USERNAME, user.data);
-			(void)curl_easy_setopt(t->easy, CURLOPT_PASSWORD, secret.data);
+			(void)t->api->curl_easy_setopt(t->easy, CURLOPT_AWS_SIGV4, c->sign_as);
+			(void)t->api->curl_easy_setopt(t->easy, CURLOPT_USERNAME, user.data);
+			(void)t->api->curl_easy_setopt(t->easy, CURLOPT_PASSWORD, secret.data);
 			ret = add_session_token(t);
 			if (ret == 0)
 				ret = add_body_hash(t);
@@ -391,7 +422,7 @@ static int set_headers(struct transfer *t)
 	for (const char *const *h = t->req->headers; h && *h && ret == 0; h++)
 		ret = add_header(t, *h);
 	if (t->headers)
-		(void)curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
 	return ret;
 }
 
@@ -401,17 +432,18 @@ static void set_body(struct transfer *t)
 	char range[64];
 
 	if (strcmp(req->method, "HEAD") == 0) {
-		(void)curl_easy_setopt(t->easy, CURLOPT_NOBODY, 1L);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_NOBODY, 1L);
 	} else if (req->source || strcmp(req->method, "PUT") == 0) {
-		(void)curl_easy_setopt(t->easy, CURLOPT_UPLOAD, 1L);
-		(void)curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, req->method);
-		(void)curl_easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)req->size);
-		(void)curl_easy_setopt(t->easy, CURLOPT_READFUNCTION, on_source);
-		(void)curl_easy_setopt(t->easy, CURLOPT_READDATA, t);
-		(void)curl_easy_setopt(t->easy, CURLOPT_SEEKFUNCTION, on_seek);
-		(void)curl_easy_setopt(t->easy, CURLOPT_SEEKDATA, t);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_UPLOAD, 1L);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, req->method);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_INFILESIZE_LARGE,
+					       (curl_off_t)req->size);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_READFUNCTION, on_source);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_READDATA, t);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_SEEKFUNCTION, on_seek);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_SEEKDATA, t);
 	} else if (strcmp(req->method, "GET") != 0) {
-		(void)curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, req->method);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, req->method);
 	}
 	if (req->len > 0)
 		(void)snprintf(range, sizeof(range), "%llu-%llu", (unsigned long long)req->offset,
@@ -419,31 +451,32 @@ static void set_body(struct transfer *t)
 	else
 		(void)snprintf(range, sizeof(range), "%llu-", (unsigned long long)req->offset);
 	if (req->offset > 0 || req->len > 0)
-		(void)curl_easy_setopt(t->easy, CURLOPT_RANGE, range);
+		(void)t->api->curl_easy_setopt(t->easy, CURLOPT_RANGE, range);
 }
 
 static int set_up(struct transfer *t)
 {
+	const struct tier_curl_api *api = t->api;
 	CURL *easy = t->easy;
 	const char *protocols = t->curl->https_only ? "https" : "http,https";
 
-	(void)curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
-	(void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-	(void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, t->text);
-	(void)curl_easy_setopt(easy, CURLOPT_USERAGENT, AGENT);
-	(void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, protocols);
-	(void)curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
+	(void)api->curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
+	(void)api->curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+	(void)api->curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, t->text);
+	(void)api->curl_easy_setopt(easy, CURLOPT_USERAGENT, AGENT);
+	(void)api->curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, protocols);
+	(void)api->curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
 	/* Credentials do not follow to another host, says curl. */
-	(void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, t->req->source ? 0L : 1L);
-	(void)curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
-	(void)curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
-	(void)curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 262144L);
-	(void)curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 262144L);
-	(void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
-	(void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
+	(void)api->curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, t->req->source ? 0L : 1L);
+	(void)api->curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
+	(void)api->curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+	(void)api->curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 262144L);
+	(void)api->curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, 262144L);
+	(void)api->curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+	(void)api->curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
 	if (t->curl->ca_file)
-		(void)curl_easy_setopt(easy, CURLOPT_CAINFO, t->curl->ca_file);
-	if (curl_easy_setopt(easy, CURLOPT_URL, t->req->url) != CURLE_OK)
+		(void)api->curl_easy_setopt(easy, CURLOPT_CAINFO, t->curl->ca_file);
+	if (api->curl_easy_setopt(easy, CURLOPT_URL, t->req->url) != CURLE_OK)
 		return -ENOMEM;
 	set_body(t);
 	return set_headers(t);
@@ -484,10 +517,10 @@ static void settle(struct transfer *t, CURLcode code)
 	struct curl_header *etag;
 	curl_off_t wait = 0;
 
-	(void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &req->status);
-	if (curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &wait) == CURLE_OK && wait > 0)
+	(void)t->api->curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &req->status);
+	if (t->api->curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &wait) == CURLE_OK && wait > 0)
 		t->call->retry_after_ms = wait < 3600 ? (unsigned)wait * 1000 : 3600000;
-	if (curl_easy_header(t->easy, "ETag", 0, CURLH_HEADER, -1, &etag) == CURLHE_OK)
+	if (t->api->curl_easy_header(t->easy, "ETag", 0, CURLH_HEADER, -1, &etag) == CURLHE_OK)
 		(void)snprintf(req->etag, sizeof(req->etag), "%s", etag->value);
 	req->result = t->failed != 0 ? t->failed : t->full ? 0 : translate(code);
 	/* An answer that came before all was sent is an answer. */
@@ -499,7 +532,7 @@ static void settle(struct transfer *t, CURLcode code)
 		*req->err = t->why;
 	else
 		(void)err_set(req->err, req->result, "%s %s: %s", req->method, req->url,
-			      t->text[0] ? t->text : curl_easy_strerror(code));
+			      t->text[0] ? t->text : t->api->curl_easy_strerror(code));
 }
 
 static void transfer_end(struct worker *w, struct transfer *t)
@@ -510,9 +543,9 @@ static void transfer_end(struct worker *w, struct transfer *t)
 		p = &(*p)->next;
 	if (*p)
 		*p = t->next;
-	(void)curl_multi_remove_handle(w->multi, t->easy);
-	curl_easy_reset(t->easy);
-	curl_slist_free_all(t->headers);
+	(void)w->api->curl_multi_remove_handle(w->multi, t->easy);
+	w->api->curl_easy_reset(t->easy);
+	w->api->curl_slist_free_all(t->headers);
 	*t = (struct transfer){.easy = t->easy, .next = w->free};
 	w->free = t;
 }
@@ -529,17 +562,18 @@ static int transfer_begin(struct tier_curl *curl, struct worker *w, struct tier_
 		t = calloc(1, sizeof(*t));
 		if (t == NULL)
 			return -ENOMEM;
-		t->easy = curl_easy_init();
+		t->easy = w->api->curl_easy_init();
 		if (t->easy == NULL) {
 			free(t);
 			return -ENOMEM;
 		}
 	}
+	t->api = w->api;
 	t->curl = curl;
 	t->req = req;
 	t->call = call;
 	ret = set_up(t);
-	if (ret == 0 && curl_multi_add_handle(w->multi, t->easy) == CURLM_OK) {
+	if (ret == 0 && w->api->curl_multi_add_handle(w->multi, t->easy) == CURLM_OK) {
 		t->next = w->running;
 		w->running = t;
 		return 0;
@@ -588,17 +622,18 @@ static int start_some(struct run *r)
 
 static int finish_some(struct run *r)
 {
+	const struct tier_curl_api *api = r->worker->api;
 	CURLMsg *msg;
 	int left;
 	int ret = 0;
 
-	while (ret == 0 && (msg = curl_multi_info_read(r->worker->multi, &left)) != NULL) {
+	while (ret == 0 && (msg = api->curl_multi_info_read(r->worker->multi, &left)) != NULL) {
 		struct transfer *t = NULL;
 		struct tier_request *req;
 
 		if (msg->msg != CURLMSG_DONE)
 			continue;
-		(void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &t);
+		(void)api->curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &t);
 		req = t->req;
 		settle(t, msg->data.result);
 		transfer_end(r->worker, t);
@@ -610,7 +645,9 @@ static int finish_some(struct run *r)
 
 static void wake(void *ctx)
 {
-	(void)curl_multi_wakeup(ctx);
+	struct worker *w = ctx;
+
+	(void)w->api->curl_multi_wakeup(w->multi);
 }
 
 /* What OpenSSL writes to a connection that is gone must not end the process. */
@@ -637,11 +674,12 @@ static void release_sigpipe(const sigset_t *old)
 
 static int drive(struct run *r)
 {
+	const struct tier_curl_api *api = r->worker->api;
 	int running;
 	int ret = start_some(r);
 
 	while (ret == 0 && (r->nr_running > 0 || r->next < r->nr)) {
-		if (curl_multi_perform(r->worker->multi, &running) != CURLM_OK)
+		if (api->curl_multi_perform(r->worker->multi, &running) != CURLM_OK)
 			return -ENOMEM;
 		ret = finish_some(r);
 		if (ret == 0)
@@ -649,8 +687,8 @@ static int drive(struct run *r)
 		if (ret == 0)
 			ret = cas_call_check(r->call);
 		if (ret == 0 && r->nr_running > 0)
-			(void)curl_multi_poll(r->worker->multi, NULL, 0,
-					      (int)cas_call_left_ms(r->call, POLL_MS), NULL);
+			(void)api->curl_multi_poll(r->worker->multi, NULL, 0,
+						   (int)cas_call_left_ms(r->call, POLL_MS), NULL);
 	}
 	return ret;
 }
@@ -673,7 +711,7 @@ int tier_curl_run(struct tier_curl *curl, struct tier_request *requests, size_t 
 	hold_sigpipe(&old);
 	for (size_t i = 0; i < nr; i++)
 		requests[i].result = -ECANCELED;
-	cas_call_register(call, wake, r.worker->multi);
+	cas_call_register(call, wake, r.worker);
 	ret = drive(&r);
 	cas_call_unregister(call);
 	/* Those that were cut off lose their connections. */

@@ -40,7 +40,8 @@ struct tier_request {
 
 /*
  * Connections are kept open and used again. Options of the URL: token-file (a bearer
- * token) or user-file ("user:password"), ca-file; see tier_curl_options.
+ * token) or user-file ("user:password"), ca-file; see TIER_CURL_OPTIONS.
+ * -EINVAL: there is no libcurl to load.
  */
 int tier_curl_new(const struct tier_url *url, struct tier_curl **out, struct err *err);
 void tier_curl_free(struct tier_curl *curl);
