@@ -21,7 +21,7 @@ enum fs_kind {
 	FS_KIND_FILE,	 /* the bytes of entry.digest */
 	FS_KIND_SYMLINK, /* entry.target */
 	FS_KIND_TEXT,	 /* made at each open by fs_view_ops.text */
-	FS_KIND_CONTROL, /* a conversation: fs/node/handle.h */
+	FS_KIND_CONTROL, /* a conversation: fs/control/channel.h */
 };
 
 #define FS_KEY_SZ 16

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
+#include "fs/control/channel.h"
 #include "fs/control/control.h"
-#include "fs/node/handle.h"
 #include "fs/serve/executor.h"
 #include "tests/lib/box.h"
 #include "tests/lib/store.h"

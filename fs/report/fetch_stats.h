@@ -1,6 +1,6 @@
-/* fs/serve/fetch_stats.h - what came from tiers and went there, for `stats` */
-#ifndef FS_SERVE_FETCH_STATS_H
-#define FS_SERVE_FETCH_STATS_H
+/* fs/report/fetch_stats.h - what came from tiers and went there, for `stats` */
+#ifndef FS_REPORT_FETCH_STATS_H
+#define FS_REPORT_FETCH_STATS_H
 
 #include <jansson.h>
 

@@ -1,4 +1,4 @@
-/* fs/node/handle.c - conversations with the control file */
+/* fs/control/channel.c - conversations with the control file */
 
 /*
  * One lock for all channels: it is held to move bytes and pointers, never while a command
@@ -13,7 +13,7 @@
  * nothing, and fs_channel_read sees the interrupt itself.
  */
 #define FUSE_USE_VERSION 312
-#include "fs/node/handle.h"
+#include "fs/control/channel.h"
 
 #include <errno.h>
 #include <fuse_lowlevel.h>

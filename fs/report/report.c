@@ -1,5 +1,5 @@
-/* fs/serve/report.c - what a daemon tells of itself */
-#include "fs/serve/report.h"
+/* fs/report/report.c - what a daemon tells of itself */
+#include "fs/report/report.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* fs/serve/fetch_stats.c - what came from tiers and went there, for `stats` */
-#include "fs/serve/fetch_stats.h"
+/* fs/report/fetch_stats.c - what came from tiers and went there, for `stats` */
+#include "fs/report/fetch_stats.h"
 
 #include <errno.h>
 

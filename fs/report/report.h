@@ -1,6 +1,6 @@
-/* fs/serve/report.h - what a daemon tells of itself */
-#ifndef FS_SERVE_REPORT_H
-#define FS_SERVE_REPORT_H
+/* fs/report/report.h - what a daemon tells of itself */
+#ifndef FS_REPORT_REPORT_H
+#define FS_REPORT_REPORT_H
 
 #include <jansson.h>
 

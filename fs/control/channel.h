@@ -1,0 +1,68 @@
+/* fs/control/channel.h - conversations with the control file */
+#ifndef FS_CONTROL_CHANNEL_H
+#define FS_CONTROL_CHANNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct control_env;
+struct fs_executor;
+struct fs_job;
+struct fuse_pollhandle;
+struct fuse_req;
+
+/*
+ * One open of the control file: lines that are written become commands, which run one
+ * after the other in order; their answers are read in that order. Other opens run at
+ * the same time. Any thread.
+ */
+struct fs_channel;
+
+/* All channels of a mount. Commands wait until they are opened. */
+struct fs_channels;
+
+/* @env and @executor outlive it. */
+int fs_channels_new(const struct control_env *env, struct fs_executor *executor,
+		    struct fs_channels **out);
+/* After the executor and the session that opened channels have ended. */
+void fs_channels_free(struct fs_channels *channels);
+
+/* Commands that were accepted and not yet answered. */
+size_t fs_channels_nr_pending(struct fs_channels *channels);
+/* What commands work on is there. */
+void fs_channels_open(struct fs_channels *channels);
+/* From now on every command is answered with ESHUTDOWN, but for those running. */
+void fs_channels_shut(struct fs_channels *channels);
+/* The same if at most @nr commands are pending; else false. */
+bool fs_channels_shut_if(struct fs_channels *channels, size_t nr);
+void fs_channels_reopen(struct fs_channels *channels);
+/* Wait until at most @nr commands are pending; false when @deadline_ns passed before. */
+bool fs_channels_wait(struct fs_channels *channels, size_t nr, unsigned long long deadline_ns);
+/* Wait until no answer is left unread; false as above. */
+bool fs_channels_wait_read(struct fs_channels *channels, unsigned long long deadline_ns);
+
+int fs_channel_new(struct fs_channels *channels, struct fs_channel **out);
+
+/*
+ * The handle is released: what was written still runs, answers are dropped, and what
+ * was attached ends afterwards.
+ */
+void fs_channel_release(struct fs_channel *channel);
+
+/*
+ * Take written bytes; -ENOMEM. Does not block. *job, unless NULL, is what the caller has to
+ * have run, by the executor or himself, whatever is returned: it runs commands.
+ */
+int fs_channel_write(struct fs_channel *channel, const void *data, size_t len, struct fs_job **job);
+
+/*
+ * Answer the read request @req, now or when there is something: as many bytes as are
+ * there, none when no command is pending; EAGAIN instead of waiting when @nonblock;
+ * EINTR when interrupted.
+ */
+void fs_channel_read(struct fs_channel *channel, struct fuse_req *req, size_t size, bool nonblock);
+
+/* Events that hold now (POLLIN, POLLOUT); @ph, or NULL, is told when POLLIN comes. */
+unsigned fs_channel_poll(struct fs_channel *channel, struct fuse_pollhandle *ph);
+
+#endif
