@@ -3,7 +3,8 @@
 /*
  * One lock for all channels: it is held to move bytes and pointers, never while a command
  * runs, a request is answered or a poll is notified. A channel is a job: it is to be run
- * when it has a line and no thread works on it (busy), and then runs line after line.
+ * when it has a line and no thread works on it (busy), and then runs line after line. A
+ * line that may take minutes is handed on, with all that follow, to other threads.
  * It is freed by the thread that works on it, or by release when none does.
  *
  * A read that has to wait is kept in the channel's list with its request. Whoever takes
@@ -18,6 +19,7 @@
 #include <errno.h>
 #include <fuse_lowlevel.h>
 #include <poll.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +42,8 @@ struct waiting_read {
 
 struct fs_channel {
 	struct fs_job job; /* first: the job is the channel */
+	struct fs_job patient_job;
+	struct control_line held; /* what patient_job begins with */
 	struct fs_channels *all;
 	struct fs_channel *prev; /* all->lock, as everything but attached */
 	struct fs_channel *next;
@@ -48,6 +52,7 @@ struct fs_channel {
 	struct line *head;
 	struct line **tail;
 	size_t nr_pending; /* lines not yet answered, the running one included */
+	size_t nr_queued;  /* bytes of those that wait */
 	bool busy;
 	bool released;
 	bool parked; /* released, and kept: a next daemon, or a reopen, is to see to it */
@@ -61,6 +66,7 @@ struct fs_channel {
 struct fs_channels {
 	const struct control_env *env;
 	struct fs_executor *executor;
+	struct fs_executor *patient;
 	struct lock lock;
 	pthread_cond_t changed; /* pending or unread went down */
 	size_t nr_pending GUARDED_BY(lock);
@@ -69,10 +75,16 @@ struct fs_channels {
 	struct fs_channel *list GUARDED_BY(lock);
 };
 
+/* Who reads no answers does not get to fill the memory. */
+#define UNREAD_MAX (1 << 20)
+#define QUEUED_MAX (1 << 20)
+#define LINES_MAX  1024
+
 static void channel_job(struct fs_job *job);
+static void patient_job(struct fs_job *job);
 
 int fs_channels_new(const struct control_env *env, struct fs_executor *executor,
-		    struct fs_channels **out)
+		    struct fs_executor *patient, struct fs_channels **out)
 {
 	struct fs_channels *all = calloc(1, sizeof(*all));
 
@@ -80,6 +92,7 @@ int fs_channels_new(const struct control_env *env, struct fs_executor *executor,
 		return -ENOMEM;
 	all->env = env;
 	all->executor = executor;
+	all->patient = patient;
 	lock_init(&all->lock, LOCK_RANK_SESSION, "control channels");
 	lock_cond_init(&all->changed);
 	*out = all;
@@ -105,6 +118,7 @@ static void free_channel(struct fs_channel *c)
 	for (size_t i = 0; i < c->attached.nr; i++)
 		free(c->attached.ids[i]);
 	free(c->attached.ids);
+	control_line_fini(&c->held);
 	buf_fini(&c->partial);
 	buf_fini(&c->answers);
 	free(c);
@@ -228,6 +242,7 @@ int fs_channel_new(struct fs_channels *all, struct fs_channel **out)
 	if (!c)
 		return -ENOMEM;
 	c->job.run = channel_job;
+	c->patient_job.run = patient_job;
 	c->all = all;
 	c->tail = &c->head;
 	lock_take(&all->lock);
@@ -267,6 +282,7 @@ static int add_line_locked(struct fs_channel *c) REQUIRES(c->all->lock)
 	*c->tail = line;
 	c->tail = &line->next;
 	c->nr_pending++;
+	c->nr_queued += len;
 	c->all->nr_pending++;
 	return 0;
 }
@@ -298,10 +314,12 @@ static int take_bytes_locked(struct fs_channel *c, const char *data, size_t len)
 int fs_channel_write(struct fs_channel *c, const void *data, size_t len, struct fs_job **job)
 {
 	bool submit;
-	int ret;
+	int ret = -ENOBUFS;
 
 	lock_take(&c->all->lock);
-	ret = take_bytes_locked(c, data, len);
+	if (c->answers.len - c->answers_pos <= UNREAD_MAX && c->nr_queued <= QUEUED_MAX &&
+	    c->nr_pending < LINES_MAX)
+		ret = take_bytes_locked(c, data, len);
 	submit = c->head && !c->busy;
 	if (submit)
 		c->busy = true;
@@ -321,6 +339,7 @@ static struct line *next_line(struct fs_channel *c, bool *shut)
 	line = c->head;
 	if (line) {
 		c->head = line->next;
+		c->nr_queued -= line->len;
 		if (!c->head)
 			c->tail = &c->head;
 	}
@@ -328,19 +347,11 @@ static struct line *next_line(struct fs_channel *c, bool *shut)
 	return line;
 }
 
-static void run_line(struct fs_channel *c, const struct line *line, bool shut, struct buf *out)
+static int refuse(const struct line *line, bool shut, struct buf *out)
 {
-	int ret;
-
 	if (line->too_long)
-		ret = control_refuse(-E2BIG, "a command is longer than 1 MiB", out);
-	else if (shut)
-		ret = control_refuse(-ESHUTDOWN, "the mount is ending", out);
-	else
-		ret = control_run(c->all->env, &c->attached, line->text, line->len, out);
-	if (ret < 0)
-		(void)buf_append_str(
-			out, "{\"ok\":false,\"errno\":\"ENOMEM\",\"error\":\"out of memory\"}\n");
+		return control_refuse(-E2BIG, "a command is longer than 1 MiB", out);
+	return shut ? control_refuse(-ESHUTDOWN, "the mount is ending", out) : 1;
 }
 
 /* Bytes for one read, or an end: the reader must be out of every list. */
@@ -450,20 +461,61 @@ static void end_channel(struct fs_channel *c)
 	free_channel(c);
 }
 
-static void channel_job(struct fs_job *job)
+static void answer_line(struct fs_channel *c, int ret, struct buf *answer)
 {
-	struct fs_channel *c = (struct fs_channel *)job;
+	if (ret < 0) {
+		buf_reset(answer);
+		(void)buf_append_str(
+			answer,
+			"{\"ok\":false,\"errno\":\"ENOMEM\",\"error\":\"out of memory\"}\n");
+	}
+	add_answer(c, answer);
+}
+
+static void run_held(struct fs_channel *c, bool shut)
+{
+	auto_buf struct buf answer = {0};
+	int ret = shut ? control_refuse(-ESHUTDOWN, "the mount is ending", &answer)
+		       : control_run(c->all->env, &c->attached, &c->held, &answer);
+
+	control_line_fini(&c->held);
+	answer_line(c, ret, &answer);
+}
+
+/* False: it takes long, is held, and is to be handed on. */
+static bool do_line(struct fs_channel *c, const struct line *line, bool shut, bool patient)
+{
+	auto_buf struct buf answer = {0};
+	int ret = refuse(line, shut, &answer);
+
+	if (ret != 1) {
+		answer_line(c, ret, &answer);
+		return true;
+	}
+	c->held = (struct control_line){0};
+	control_line_parse(&c->held, line->text, line->len);
+	if (!patient && c->held.code == 0 && control_takes_long(&c->held.req))
+		return false;
+	run_held(c, false);
+	return true;
+}
+
+/* Until there is nothing to do, or others go on with it: the channel may be gone then. */
+static void work(struct fs_channel *c, bool patient)
+{
 	struct line *line;
 	bool more = true;
 	bool shut;
 
 	while (more) {
 		while ((line = next_line(c, &shut)) != NULL) {
-			auto_buf struct buf answer = {0};
+			bool done = do_line(c, line, shut, patient);
 
-			run_line(c, line, shut, &answer);
 			free(line);
-			add_answer(c, &answer);
+			if (!done) {
+				fs_executor_submit(c->all->patient, &c->patient_job);
+				return;
+			}
 		}
 		if (stop_working(c, &more)) {
 			end_channel(c);
@@ -472,17 +524,41 @@ static void channel_job(struct fs_job *job)
 	}
 }
 
+static void channel_job(struct fs_job *job)
+{
+	work((struct fs_channel *)job, false);
+}
+
+static void patient_job(struct fs_job *job)
+{
+	struct fs_channel *c =
+		(struct fs_channel *)((char *)job - offsetof(struct fs_channel, patient_job));
+	bool shut;
+
+	lock_take(&c->all->lock);
+	shut = c->all->shut;
+	lock_drop(&c->all->lock);
+	run_held(c, shut);
+	work(c, true);
+}
+
 void fs_channel_release(struct fs_channel *c)
 {
+	size_t unfinished;
 	bool submit;
 
 	lock_take(&c->all->lock);
 	c->released = true;
+	unfinished = c->overlong ? CONTROL_LINE_MAX : c->partial.len;
 	submit = !c->busy && !c->all->shut;
 	c->parked = !c->busy && c->all->shut;
 	c->busy = true;
 	(void)pthread_cond_broadcast(&c->all->changed);
 	lock_drop(&c->all->lock);
+	if (unfinished > 0)
+		log_warn("control was closed within a line: %zu bytes without a newline are no "
+			 "command",
+			 unfinished);
 	if (submit)
 		fs_executor_submit(c->all->executor, &c->job);
 }
@@ -521,13 +597,16 @@ static void on_interrupt(fuse_req_t req, void *data)
 	}
 }
 
-enum read_verdict { READ_NOW, READ_AGAIN, READ_INTERRUPTED, READ_WAITS };
+enum read_verdict { READ_NOW, READ_AGAIN, READ_UNFINISHED, READ_INTERRUPTED, READ_WAITS };
 
 static enum read_verdict judge_read_locked(struct fs_channel *c, struct waiting_read *r,
 					   bool nonblock, struct buf *bytes) REQUIRES(c->all->lock)
 {
 	struct waiting_read **p = &c->reads;
 
+	if (c->answers.len == c->answers_pos && c->nr_pending == 0 &&
+	    (c->partial.len > 0 || c->overlong))
+		return READ_UNFINISHED;
 	if (c->answers.len > c->answers_pos || c->nr_pending == 0) {
 		take_answers_locked(c, r->size, bytes);
 		return READ_NOW;
@@ -565,6 +644,9 @@ void fs_channel_read(struct fs_channel *c, struct fuse_req *req, size_t size, bo
 		break;
 	case READ_AGAIN:
 		(void)fuse_reply_err(req, EAGAIN);
+		break;
+	case READ_UNFINISHED:
+		(void)fuse_reply_err(req, EPROTO);
 		break;
 	case READ_INTERRUPTED:
 		(void)fuse_reply_err(req, EINTR);

@@ -14,16 +14,16 @@ struct fuse_req;
 /*
  * One open of the control file: lines that are written become commands, which run one
  * after the other in order; their answers are read in that order. Other opens run at
- * the same time. Any thread.
+ * the same time. What was written may be a part of a line, or several. Any thread.
  */
 struct fs_channel;
 
 /* All channels of a mount. Commands wait until they are opened. */
 struct fs_channels;
 
-/* @env and @executor outlive it. */
+/* All outlive it. Commands that may take minutes go to @patient, where they wait for each other. */
 int fs_channels_new(const struct control_env *env, struct fs_executor *executor,
-		    struct fs_channels **out);
+		    struct fs_executor *patient, struct fs_channels **out);
 /* After the executor and the session that opened channels have ended. */
 void fs_channels_free(struct fs_channels *channels);
 
@@ -50,15 +50,16 @@ int fs_channel_new(struct fs_channels *channels, struct fs_channel **out);
 void fs_channel_release(struct fs_channel *channel);
 
 /*
- * Take written bytes; -ENOMEM. Does not block. *job, unless NULL, is what the caller has to
- * have run, by the executor or himself, whatever is returned: it runs commands.
+ * Take written bytes. Does not block. -ENOMEM. -ENOBUFS: answers are not being read, and
+ * more than a MiB of them, or of lines, wait: nothing was taken. *job, unless NULL, is what the
+ * caller has to have run, by the executor or himself, whatever is returned: it runs commands.
  */
 int fs_channel_write(struct fs_channel *channel, const void *data, size_t len, struct fs_job **job);
 
 /*
  * Answer the read request @req, now or when there is something: as many bytes as are
- * there, none when no command is pending; EAGAIN instead of waiting when @nonblock;
- * EINTR when interrupted.
+ * there, none when no command is pending; EPROTO when none is because the line that was
+ * written has no end; EAGAIN instead of waiting when @nonblock; EINTR when interrupted.
  */
 void fs_channel_read(struct fs_channel *channel, struct fuse_req *req, size_t size, bool nonblock);
 

@@ -3,15 +3,31 @@
 #define FS_CONTROL_CONTROL_H
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "cas/base/err.h"
 #include "fs/control/parse.h"
 
 struct buf;
+struct cas_digest;
+struct cas_fetch;
 struct cas_store;
+struct cas_quota;
+struct fs_prefetches;
 struct fs_sandboxes;
 struct meta;
+
+/*
+ * Evictions and pins keep out of each other's way: one eviction at a time, and no batch of
+ * it while somebody looks whether what he pins is there. Zero-initialize.
+ */
+struct control_guard {
+	_Atomic bool evicting;
+	_Atomic bool batch; /* set, then nr_pins is looked at; pins do it the other way round */
+	_Atomic int nr_pins;
+};
 
 /* What the commands work on; one a daemon, outlives every call. */
 struct control_env {
@@ -20,7 +36,11 @@ struct control_env {
 	struct fs_sandboxes *sandboxes;
 	const char *mountpoint;
 	bool automatic;
-	_Atomic bool *evicting; /* one eviction at a time */
+	struct cas_fetch *fetch;	  /* NULL: no tiers */
+	struct fs_prefetches *prefetches; /* NULL with it */
+	const struct cas_quota *quota;
+	struct control_guard *guard;
+	const _Atomic bool *ending; /* long commands end early, with -ECANCELED */
 	/*
 	 * Ask the daemon to end once the answer was read. -EBUSY with @if_idle while
 	 * sandboxes exist or other commands run.
@@ -50,13 +70,22 @@ struct control_call {
 /* Ended by a row without a name. */
 extern const struct control_command control_commands[];
 
+/* A line that was looked at; zero-initialize, end with control_line_fini. */
+struct control_line {
+	struct control_request req;
+	int code; /* 0, or why it is no command: */
+	struct err err;
+};
+void control_line_parse(struct control_line *line, const char *text, size_t len);
+void control_line_fini(struct control_line *line);
+
 /*
- * Run one line and append its answer, a JSON object and a newline: "ok", and when that
- * is false "errno" (a symbol) and "error" (words). May block for long. -ENOMEM when
- * there is not even an answer.
+ * Run a line and append its answer, a JSON object and a newline: "ok", and when that is
+ * false "errno" (a symbol) and "error" (words). May block, for minutes when
+ * control_takes_long. -ENOMEM when there is not even an answer.
  */
-int control_run(const struct control_env *env, struct control_attached *attached, const char *line,
-		size_t len, struct buf *out);
+int control_run(const struct control_env *env, struct control_attached *attached,
+		struct control_line *line, struct buf *out);
 
 /* The same answer for a line that could not be run. */
 int control_refuse(int code, const char *why, struct buf *out);
@@ -64,10 +93,16 @@ int control_refuse(int code, const char *why, struct buf *out);
 /* The conversation ended: remove what is still attached to it. May block. */
 void control_abandon(const struct control_env *env, struct control_attached *attached);
 
-/* Append the texts of .casbox. */
-int control_help(struct buf *out);
+/* Append what there is to say of the commands, or of the one of that name. -ENOMEM. */
+int control_help(const char *name, struct buf *out);
 
-/* gc: in gc.c. */
-int control_gc(struct control_call *call, struct err *err);
+/* For commands: a member of an answer, which takes @value over (NULL: no memory). -ENOMEM. */
+int control_add(json_t *answer, const char *key, json_t *value);
+/* A digest, or a hash alone of which the size is known. -EINVAL; -ENOENT: it is not known. */
+int control_parse_digest(const struct control_call *call, const char *text, struct cas_digest *out,
+			 struct err *err);
+/* The same for the value of @opt, which was given. */
+int control_get_digest(const struct control_call *call, const char *opt, struct cas_digest *out,
+		       struct err *err);
 
 #endif

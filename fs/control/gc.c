@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "cas/cas.h"
+#include "fs/control/commands.h"
 #include "fs/control/control.h"
 #include "fs/control/quota.h"
 #include "fs/control/roots.h"
@@ -45,11 +46,18 @@ static int each_root(void *ctx,
 static int freeze(void *ctx, bool *changed)
 {
 	struct gc *gc = ctx;
+	struct control_guard *guard = gc->env->guard;
 	uint64_t known = gc->nr_known;
-	int ret = fs_sandboxes_freeze(gc->env->sandboxes, &gc->nr_known);
+	int64_t pins_ns;
+	int ret;
 
-	int64_t pins_ns = control_roots_pins_ns(gc->env->store);
-
+	atomic_store(&guard->batch, true);
+	ret = atomic_load(&guard->nr_pins) > 0
+		      ? -EBUSY
+		      : fs_sandboxes_freeze(gc->env->sandboxes, &gc->nr_known);
+	if (ret < 0)
+		atomic_store(&guard->batch, false);
+	pins_ns = control_roots_pins_ns(gc->env->store);
 	*changed = ret == 0 && (!gc->asked || gc->nr_known != known || gc->pins_ns != pins_ns);
 	gc->asked |= ret == 0;
 	gc->pins_ns = ret == 0 ? pins_ns : gc->pins_ns;
@@ -61,6 +69,7 @@ static void thaw(void *ctx)
 	const struct gc *gc = ctx;
 
 	fs_sandboxes_thaw(gc->env->sandboxes);
+	atomic_store(&gc->env->guard->batch, false);
 }
 
 static int add_answer(json_t *answer, const struct cas_evict_result *r)
@@ -85,14 +94,33 @@ int control_evict(const struct control_env *env, const struct cas_evict_options 
 	struct cas_evict_roots roots = {each_root, freeze, thaw, &gc};
 	int ret;
 
-	while (atomic_exchange(env->evicting, true)) {
+	while (atomic_exchange(&env->guard->evicting, true)) {
 		if (!wait)
 			return -EBUSY;
 		(void)nanosleep(&nap, NULL);
 	}
 	ret = cas_evict(env->store, opts, &roots, out, err);
-	atomic_store(env->evicting, false);
+	atomic_store(&env->guard->evicting, false);
 	return ret;
+}
+
+/* What was asked for, else what is configured: down to the low mark. */
+static int gc_target(struct control_call *call, struct cas_evict_options *opts, struct err *err)
+{
+	const struct cas_quota *quota = call->env->quota;
+	int64_t max = 0;
+	int ret = control_get_number(call->req, "max-size", 0, INT64_MAX, &max, err);
+
+	if (ret < 0)
+		return ret;
+	opts->max_bytes = (uint64_t)max;
+	if (control_has(call->req, "max-size"))
+		return 0;
+	if (!quota || quota->max_bytes == CAS_QUOTA_NONE)
+		return err_set(err, -EINVAL, "gc: --max-size is missing, and none is configured");
+	opts->max_bytes =
+		quota->low_bytes != CAS_QUOTA_NONE ? quota->low_bytes : quota->max_bytes / 10 * 9;
+	return 0;
 }
 
 int control_gc(struct control_call *call, struct err *err)
@@ -100,12 +128,16 @@ int control_gc(struct control_call *call, struct err *err)
 	struct cas_evict_options opts = {.dry_run = control_has(call->req, "dry-run")};
 	struct cas_evict_result result = {0};
 	struct err why = {0};
-	int64_t max = 0;
-	int ret = control_get_number(call->req, "max-size", 0, INT64_MAX, &max, err);
+	int ret = 0;
 
+	if (control_has(call->req, "drain"))
+		ret = cas_spool_drain(call->env->store, CAS_SPOOL_ALL, call->env->ending, err);
+	if (ret == 0 && (control_has(call->req, "max-size") || !control_has(call->req, "drain")))
+		ret = gc_target(call, &opts, err);
+	else if (ret == 0)
+		return 0;
 	if (ret < 0)
 		return ret;
-	opts.max_bytes = (uint64_t)max;
 	/* What was killed before it told of its blobs counts, too. Without, files are listed. */
 	if (meta_recount(call->env->meta, NULL, &why) < 0)
 		log_warn("evicting by the files alone: %s", err_text(&why, why.code));

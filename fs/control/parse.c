@@ -98,6 +98,24 @@ static int split_words(const char *line, size_t len, struct words *out, struct e
 	return in_word ? words_add(out, &b) : 0;
 }
 
+/* Is @value one of "A|B|C"? Anything is, where there are no choices. */
+static bool is_choice(const struct control_opt *opt, const char *value)
+{
+	size_t len = strlen(value);
+	const char *p = opt->value;
+
+	if (!p || !strchr(p, '|'))
+		return true;
+	while (p) {
+		const char *end = strchrnul(p, '|');
+
+		if ((size_t)(end - p) == len && memcmp(p, value, len) == 0)
+			return true;
+		p = *end ? end + 1 : NULL;
+	}
+	return false;
+}
+
 static int add_item(struct control_request *req, const struct control_opt *opt, const char *value,
 		    struct err *err)
 {
@@ -107,6 +125,9 @@ static int add_item(struct control_request *req, const struct control_opt *opt, 
 	if (!(opt->flags & CONTROL_OPT_MULTI) && control_has(req, opt->name))
 		return err_set(err, -EINVAL, "%s: %s is given twice", req->command->name,
 			       opt->name);
+	if (value && !is_choice(opt, value))
+		return err_set(err, -EINVAL, "%s: %s is one of %s, not \"%.64s\"",
+			       req->command->name, opt->name, opt->value, value);
 	if (value && !(copy = strdup(value)))
 		return -ENOMEM;
 	/* Doubles at each power of two; a line holds few options. */
@@ -318,6 +339,44 @@ void control_request_fini(struct control_request *req)
 	*req = (struct control_request){0};
 }
 
+#define USAGE_WIDTH  80
+#define USAGE_INDENT "    "
+
+static int opt_usage(const struct control_opt *opt, struct buf *out)
+{
+	bool required = opt->flags & CONTROL_OPT_REQUIRED;
+	int ret = required ? 0 : buf_append_char(out, '[');
+
+	if (ret == 0 && !(opt->flags & CONTROL_OPT_POSITIONAL))
+		ret = buf_printf(out, "--%s%s", opt->name, opt->value ? " " : "");
+	if (ret == 0 && opt->value)
+		ret = buf_append_str(out, opt->value);
+	if (ret == 0 && !required)
+		ret = buf_append_char(out, ']');
+	if (ret == 0 && (opt->flags & CONTROL_OPT_MULTI))
+		ret = buf_append_str(out, "...");
+	return ret;
+}
+
+int control_usage(const struct control_command *command, struct buf *out)
+{
+	size_t column = strlen(command->name);
+	int ret = buf_append_str(out, command->name);
+
+	for (const struct control_opt *o = command->opts; ret == 0 && o->name; o++) {
+		auto_buf struct buf word = {0};
+		bool fits;
+
+		ret = opt_usage(o, &word);
+		fits = column + 1 + word.len <= USAGE_WIDTH;
+		column = (fits ? column + 1 : strlen(USAGE_INDENT)) + word.len;
+		if (ret == 0)
+			ret = buf_printf(out, "%s%s", fits ? " " : "\n" USAGE_INDENT,
+					 buf_str(&word));
+	}
+	return ret;
+}
+
 static const struct control_item *find_item(const struct control_request *req, const char *name)
 {
 	for (size_t i = 0; i < req->nr_items; i++)
@@ -336,6 +395,25 @@ const char *control_get(const struct control_request *req, const char *name)
 bool control_has(const struct control_request *req, const char *name)
 {
 	return find_item(req, name) != NULL;
+}
+
+bool control_takes_long(const struct control_request *req)
+{
+	const char *with = req->command->takes_long;
+
+	return with && (*with == '\0' || control_has(req, with));
+}
+
+const char **control_values(const struct control_request *req, const char *name, size_t *nr)
+{
+	const char **values = calloc(req->nr_items + 1, sizeof(*values));
+
+	*nr = 0;
+	for (size_t i = 0; values && i < req->nr_items; i++) {
+		if (strcmp(req->items[i].opt->name, name) == 0)
+			values[(*nr)++] = req->items[i].value;
+	}
+	return values;
 }
 
 int control_get_number(const struct control_request *req, const char *name, int64_t min,

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct buf;
 struct err;
 
 #define CONTROL_LINE_MAX (1 << 20)
@@ -20,6 +21,8 @@ enum control_opt_flags {
 struct control_opt {
 	const char *name; /* without dashes; NULL ends a table */
 	unsigned flags;
+	/* What the value is called in usage; choices, when there are bars in it. NULL: a flag. */
+	const char *value;
 };
 
 struct control_request;
@@ -28,9 +31,13 @@ struct control_call;
 /* One row of the command table. */
 struct control_command {
 	const char *name; /* NULL ends the table */
-	const char *usage;
 	const char *summary;
 	const struct control_opt *opts;
+	/*
+	 * May take minutes, so that it runs where it holds up no other: NULL never, ""
+	 * always, else the option with which it does.
+	 */
+	const char *takes_long;
 	/* Run it: fs/control/control.h. The parser does not look at it. */
 	int (*run)(struct control_call *call, struct err *err);
 };
@@ -52,15 +59,24 @@ struct control_request {
  * expansion of any kind), `--name value`, `--name=value` and `--` included; or a JSON
  * object with "command", and the options and positional words by name: strings and
  * numbers as values, true for a flag, arrays for what may be repeated.
- * -EINVAL: not a command of @table, or not its options; the message says which.
+ * -EINVAL: not a command of @table, not its options, or none of the choices; the message
+ * says which.
  */
 int control_parse(const struct control_command *table, const char *line, size_t len,
 		  struct control_request *out, struct err *err);
 void control_request_fini(struct control_request *req);
 
+bool control_takes_long(const struct control_request *req);
+
+/* Append "NAME ARGUMENTS", broken into lines of 80 columns at most. -ENOMEM. */
+int control_usage(const struct control_command *command, struct buf *out);
+
 /* The first value, or NULL. */
 const char *control_get(const struct control_request *req, const char *name);
 bool control_has(const struct control_request *req, const char *name);
+
+/* All values of @name, borrowed; the caller frees the array. NULL: no memory. */
+const char **control_values(const struct control_request *req, const char *name, size_t *nr);
 
 /*
  * The value of @name as a decimal number from @min to @max; *out is left alone when the

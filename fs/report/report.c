@@ -51,7 +51,7 @@ int fs_report_lines(const json_t *o, struct buf *out)
 int fs_report_help(void *ctx, struct buf *out)
 {
 	(void)ctx;
-	return control_help(out);
+	return control_help(NULL, out);
 }
 
 int fs_report_version(void *ctx, struct buf *out)

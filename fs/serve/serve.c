@@ -28,6 +28,7 @@
 #include "fs/backing/probe.h"
 #include "fs/control/channel.h"
 #include "fs/control/control.h"
+#include "fs/control/prefetch.h"
 #include "fs/control/quota.h"
 #include "fs/fs.h"
 #include "fs/helper/helper.h"
@@ -52,6 +53,7 @@
 #define DEFAULT_THREADS	    2
 #define MAX_THREADS	    64
 #define EXECUTOR_THREADS    64
+#define PATIENT_THREADS	    16
 #define RUNNER_THREADS	    4 /* more that session two has, and those that help to capture */
 #define OPENER_THREADS	    8
 #define PUSHER_THREADS	    1
@@ -77,14 +79,17 @@ struct daemon {
 	struct fs_missed *missed;
 	struct fs_sandboxes *sandboxes;
 	struct fs_backing_table *backing;
-	struct fs_executor *executor; /* runs commands */
-	struct cas_fetch *fetch;      /* NULL: no tiers */
+	struct fs_executor *executor;	  /* runs commands */
+	struct fs_executor *patient;	  /* those that may take minutes */
+	struct cas_fetch *fetch;	  /* NULL: no tiers */
+	struct fs_prefetches *prefetches; /* NULL with it */
 	struct cas_outbox *outbox;
 	struct fs_awaits *awaits;
 	struct fs_executor *opener; /* of its own: a command may wait for a read */
 	struct control_env env;
 	struct control_quota quota;
-	_Atomic bool evicting;
+	struct control_guard guard;
+	_Atomic bool ending; /* commands that take long give up */
 	struct fs_channels *channels;
 	struct fs_view_top *top;
 	struct fs_view_boxes *boxes;
@@ -307,8 +312,8 @@ static int open_data(struct daemon *d, struct err *err)
 {
 	const struct meta_options meta = {.mode = META_WRITER,
 					  .nr_readers = 4 * d->nr_threads + RUNNER_THREADS +
-							EXECUTOR_THREADS + OPENER_THREADS +
-							PUSHER_THREADS};
+							EXECUTOR_THREADS + PATIENT_THREADS +
+							OPENER_THREADS + PUSHER_THREADS};
 	struct fs_sandboxes_options boxes = {
 		.helper = d->helper,
 		.store = d->store,
@@ -342,6 +347,8 @@ static int open_data(struct daemon *d, struct err *err)
 		ret = fs_missed_new(d->store, &d->missed);
 	if (ret == 0)
 		ret = fs_executor_new(EXECUTOR_THREADS, &d->executor);
+	if (ret == 0)
+		ret = fs_executor_new(PATIENT_THREADS, &d->patient);
 	if (ret == 0 && d->opts->large_min > 0)
 		ret = make_large(d);
 	boxes.meta = d->meta;
@@ -356,20 +363,26 @@ static int open_data(struct daemon *d, struct err *err)
 		ret = fs_executor_new(OPENER_THREADS, &d->opener);
 	if (ret == 0 && d->fetch)
 		ret = fs_awaits_new(d->fetch, d->opener, &d->awaits);
+	if (ret == 0 && d->fetch)
+		ret = fs_prefetches_new(d->store, d->fetch, NULL, &d->prefetches);
 	d->env = (struct control_env){
 		.store = d->store,
 		.meta = d->meta,
 		.sandboxes = d->sandboxes,
 		.mountpoint = d->mountpoint,
 		.automatic = d->opts->automatic,
-		.evicting = &d->evicting,
+		.fetch = d->fetch,
+		.prefetches = d->prefetches,
+		.quota = &d->opts->quota,
+		.guard = &d->guard,
+		.ending = &d->ending,
 		.stop = env_stop,
 		.config = env_config,
 		.stats = env_stats,
 		.ctx = d,
 	};
 	d->quota.limit = d->opts->quota;
-	return ret < 0 ? ret : fs_channels_new(&d->env, d->executor, &d->channels);
+	return ret < 0 ? ret : fs_channels_new(&d->env, d->executor, d->patient, &d->channels);
 }
 
 static int make_views(struct daemon *d)
@@ -625,6 +638,7 @@ static bool stop_commands(struct daemon *d)
 
 	if (!d->channels)
 		return true;
+	atomic_store(&d->ending, true);
 	fs_channels_shut(d->channels);
 	done = fs_channels_wait(d->channels, 0, now + wait_ms * NS_PER_MS);
 	if (!done)
@@ -639,11 +653,13 @@ static int close_data(struct daemon *d, struct err *err)
 	struct err sync_err = {0};
 	int ret;
 
+	fs_prefetches_free(d->prefetches);
 	cas_outbox_close(d->outbox);
 	fs_awaits_stop(d->awaits);
 	/* Whoever still waits for a blob is told. */
 	cas_fetch_close(d->fetch);
 	fs_large_stop(d->large);
+	fs_executor_free(d->patient);
 	fs_executor_free(d->executor);
 	fs_executor_free(d->opener);
 	fs_awaits_free(d->awaits);

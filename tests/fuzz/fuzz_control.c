@@ -9,18 +9,18 @@
 
 /* Options of every kind; the daemon's own table needs the whole daemon. */
 static const struct control_opt opts[] = {
-	{"id", CONTROL_OPT_VALUE | CONTROL_OPT_POSITIONAL | CONTROL_OPT_REQUIRED},
-	{"root", CONTROL_OPT_VALUE | CONTROL_OPT_REQUIRED},
-	{"output", CONTROL_OPT_VALUE | CONTROL_OPT_MULTI},
-	{"exit-code", CONTROL_OPT_VALUE},
-	{"attach", 0},
-	{NULL, 0},
+	{"id", CONTROL_OPT_VALUE | CONTROL_OPT_POSITIONAL | CONTROL_OPT_REQUIRED, "ID"},
+	{"root", CONTROL_OPT_VALUE | CONTROL_OPT_REQUIRED, "DIGEST"},
+	{"output", CONTROL_OPT_VALUE | CONTROL_OPT_MULTI, "PATH"},
+	{"exit-code", CONTROL_OPT_VALUE, "N"},
+	{"attach", 0, NULL},
+	{NULL, 0, NULL},
 };
-static const struct control_opt no_opts[] = {{NULL, 0}};
+static const struct control_opt no_opts[] = {{NULL, 0, NULL}};
 
 static const struct control_command table[] = {
-	{"create", "create", "", opts, NULL},
-	{"list", "list", "", no_opts, NULL},
+	{"create", "", opts, NULL, NULL},
+	{"list", "", no_opts, NULL, NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 

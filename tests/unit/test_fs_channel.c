@@ -43,7 +43,7 @@ static void begin(struct fixture *f, void **state)
 	f->env = (struct control_env){
 		.store = f->box.store, .meta = f->box.meta, .sandboxes = f->box.all};
 	assert_int_equal(fs_executor_new(4, &f->executor), 0);
-	assert_int_equal(fs_channels_new(&f->env, f->executor, &f->all), 0);
+	assert_int_equal(fs_channels_new(&f->env, f->executor, f->executor, &f->all), 0);
 	fs_channels_open(f->all);
 	assert_int_equal(fs_channel_new(f->all, &f->channel), 0);
 	len = snprintf(line, sizeof(line), "create --attach --id x --root %s\n",

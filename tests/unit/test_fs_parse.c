@@ -9,22 +9,22 @@
 #include "fs/control/parse.h"
 
 static const struct control_opt make_opts[] = {
-	{"root", CONTROL_OPT_VALUE | CONTROL_OPT_REQUIRED},
-	{"output", CONTROL_OPT_VALUE | CONTROL_OPT_MULTI},
-	{"attach", 0},
-	{NULL, 0},
+	{"root", CONTROL_OPT_VALUE | CONTROL_OPT_REQUIRED, "DIGEST"},
+	{"output", CONTROL_OPT_VALUE | CONTROL_OPT_MULTI, "PATH"},
+	{"attach", 0, NULL},
+	{NULL, 0, NULL},
 };
 static const struct control_opt show_opts[] = {
-	{"id", CONTROL_OPT_VALUE | CONTROL_OPT_POSITIONAL | CONTROL_OPT_REQUIRED},
-	{"exit-code", CONTROL_OPT_VALUE},
-	{NULL, 0},
+	{"id", CONTROL_OPT_VALUE | CONTROL_OPT_POSITIONAL | CONTROL_OPT_REQUIRED, "ID"},
+	{"exit-code", CONTROL_OPT_VALUE, "N"},
+	{NULL, 0, NULL},
 };
-static const struct control_opt no_opts[] = {{NULL, 0}};
+static const struct control_opt no_opts[] = {{NULL, 0, NULL}};
 
 static const struct control_command table[] = {
-	{"make", "make", "", make_opts, NULL},
-	{"show", "show", "", show_opts, NULL},
-	{"list", "list", "", no_opts, NULL},
+	{"make", "", make_opts, NULL, NULL},
+	{"show", "", show_opts, NULL, NULL},
+	{"list", "", no_opts, NULL, NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -2,6 +2,7 @@
 #include "tools/cmd/cmd.h"
 
 #include "cas/cas.h"
+#include "fs/control/pins.h"
 #include "tools/cli.h"
 #include "tools/cmd/local.h"
 #include "tools/cmd/roots.h"
@@ -38,5 +39,5 @@ int cmd_pin(struct cli *cli, int argc, char **argv, struct err *err)
 
 int cmd_unpin(struct cli *cli, int argc, char **argv, struct err *err)
 {
-	return each_digest(cli, argc, argv, roots_unpin, err);
+	return each_digest(cli, argc, argv, control_pin_drop, err);
 }

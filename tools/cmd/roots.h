@@ -24,11 +24,9 @@ struct roots_more {
 struct cas_evict_roots roots_and_more(struct roots_more *more);
 
 /*
- * STORE/pins/HASH-SIZE. pin: finds out whether it is a Directory; -ENOENT: no such blob;
- * -EBUSY: an eviction has been at it for seconds; else as reading the blob says. unpin: -ENOENT:
- * not pinned.
+ * As control_pin_add, between two batches of an eviction. -EBUSY: one has been at it for
+ * seconds. -EROFS: a read-only store.
  */
 int roots_pin(struct cas_store *store, const struct cas_digest *digest, struct err *err);
-int roots_unpin(struct cas_store *store, const struct cas_digest *digest, struct err *err);
 
 #endif
