@@ -150,8 +150,10 @@ int meta_open(struct cas_store *store, const struct meta_options *opts, struct m
 		(void)release(meta, NULL);
 		return ret;
 	}
-	if (opts->mode == META_WRITER)
+	if (opts->mode == META_WRITER) {
 		reconcile_if_empty(meta);
+		meta_uses_take(meta);
+	}
 	*out = meta;
 	return 0;
 }

@@ -55,6 +55,13 @@ const struct cas_catalog *meta_catalog(struct meta *meta);
  */
 int meta_rows_apply(struct meta *meta, const char *rows, size_t len, struct err *err);
 
+/*
+ * Where no daemon serves: leave @rows, lines as they went to @send, to the next WRITER,
+ * which reads them first. 1: done. 0: they hold more than uses, or there is too much of
+ * it: become the writer. Needs no object and no lock.
+ */
+int meta_uses_leave(struct cas_store *store, const char *rows, size_t len, struct err *err);
+
 struct meta_stat {
 	uint64_t blobs;
 	uint64_t bytes;

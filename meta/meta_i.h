@@ -46,6 +46,9 @@ int meta_record_send(void *ctx, const struct meta_row *rows, bool flush, struct 
 struct meta_ledger *meta_ledger_get_locked(struct meta *meta) REQUIRES(meta->ledger_lock);
 int meta_ledger_open_locked(struct meta *meta, struct err *err) REQUIRES(meta->ledger_lock);
 
+/* meta/uses.c: a WRITER queues what was left with meta_uses_leave. */
+void meta_uses_take(struct meta *meta);
+
 struct meta_packed;
 
 /* meta/index/dirs.c */

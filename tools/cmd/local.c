@@ -391,11 +391,21 @@ static int catch_up(struct local *local, struct err *err)
 	return close_meta(local, err);
 }
 
+/* Uses alone are not worth opening index and ledger for. 1: they are left to who does. */
+static int leave_uses(struct local *local)
+{
+	if (local->spill_fd >= 0 || connect_daemon(local, NULL) != 0)
+		return 0;
+	return meta_uses_leave(local->store, local->kept.data, local->kept.len, NULL) == 1;
+}
+
 /* Whoever holds the lock is a daemon, which takes rows, or soon done. */
 static int deliver_kept(struct local *local, struct err *err)
 {
 	unsigned long long end = lock_now_ns() + LOCK_MS * 1000000ULL;
 
+	if (leave_uses(local))
+		return 0;
 	for (;;) {
 		int ret = cas_store_writer_lock(local->store, LOCK_STEP_MS, err);
 
