@@ -1,7 +1,6 @@
-/* cas/base/text.c - names as they may be printed, and UTF-8 */
+/* cas/base/text.c - names as they may be printed, UTF-8, and a quick hash */
 #include "cas/base/text_i.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,4 +83,16 @@ struct cas_text cas_text_escape(const char *s, size_t len)
 		i += got;
 	}
 	return out;
+}
+
+/* FNV-1a, and a last mix that spreads short names over all digits. */
+uint64_t cas_text_hash(const char *s, size_t len)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ (unsigned char)s[i]) * UINT64_C(0x100000001b3);
+	h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+	h = (h ^ (h >> 32)) * UINT64_C(0xd6e8feb86659fd93);
+	return h ^ (h >> 32);
 }

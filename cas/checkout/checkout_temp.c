@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -11,7 +12,7 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/io.h"
-#include "cas/hash.h"
+#include "cas/base/text_i.h"
 
 /*
  * Names (cas/put/temp_name.h) have the body `HHHHHHHHHHHHHHHH-N`, H from a hash of the
@@ -87,18 +88,13 @@ static int slot_try(int parent_fd, const char *name, int *out)
 int checkout_temp_make(int parent_fd, const char *dest_name, char name[CAS_TEMP_NAME_SZ], int *fd,
 		       struct err *err)
 {
-	struct cas_digest digest;
-	char hex[CAS_HASH_HEX_SZ + 1];
+	uint64_t hash = cas_text_hash(dest_name, strlen(dest_name));
 	char body[32];
-	int ret = cas_hash_bytes(dest_name, strlen(dest_name), &digest);
+	int ret = SLOT_TAKEN;
 
-	if (ret < 0)
-		return ret;
-	cas_hash_format(digest.hash, hex);
-	ret = SLOT_TAKEN;
 	/* The tries bound the dance of several checkouts around one slot. */
 	for (int n = 0, tries = 0; n < SLOTS && tries < 4 * SLOTS; tries++) {
-		(void)snprintf(body, sizeof(body), "%.16s-%d", hex, n);
+		(void)snprintf(body, sizeof(body), "%016" PRIx64 "-%d", hash, n);
 		ret = cas_temp_name(body, name);
 		if (ret == 0)
 			ret = slot_try(parent_fd, name, fd);

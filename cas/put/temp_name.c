@@ -2,43 +2,35 @@
 #include "cas/put/temp_name.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cas/base/io.h"
-#include "cas/digest.h"
-#include "cas/hash.h"
+#include "cas/base/text_i.h"
 
 #define PREFIX	 ".casbox-"
 #define SALT	 "casbox temporary "
 #define CHECK_SZ 16 /* digits */
 #define BODY_MAX (CAS_TEMP_NAME_SZ - sizeof(PREFIX) - CHECK_SZ - 1)
 
-static int check_of(const char *body, size_t len, char check[CHECK_SZ + 1])
+static void check_of(const char *body, size_t len, char check[CHECK_SZ + 1])
 {
 	char text[sizeof(SALT) + BODY_MAX];
-	char hex[CAS_HASH_HEX_SZ + 1];
-	struct cas_digest digest;
-	int ret;
 
 	(void)snprintf(text, sizeof(text), SALT "%.*s", (int)len, body);
-	ret = cas_hash_bytes(text, strlen(text), &digest);
-	if (ret < 0)
-		return ret;
-	cas_hash_format(digest.hash, hex);
-	memcpy(check, hex, CHECK_SZ);
-	check[CHECK_SZ] = '\0';
-	return 0;
+	(void)snprintf(check, CHECK_SZ + 1, "%016" PRIx64, cas_text_hash(text, strlen(text)));
 }
 
 int cas_temp_name(const char *body, char out[CAS_TEMP_NAME_SZ])
 {
 	char check[CHECK_SZ + 1];
-	int ret = strlen(body) > BODY_MAX ? -ENAMETOOLONG : check_of(body, strlen(body), check);
 
-	if (ret == 0)
-		(void)snprintf(out, CAS_TEMP_NAME_SZ, PREFIX "%.*s-%s", (int)BODY_MAX, body, check);
-	return ret;
+	if (strlen(body) > BODY_MAX)
+		return -ENAMETOOLONG;
+	check_of(body, strlen(body), check);
+	(void)snprintf(out, CAS_TEMP_NAME_SZ, PREFIX "%.*s-%s", (int)BODY_MAX, body, check);
+	return 0;
 }
 
 int cas_temp_name_random(const char *kind, char out[CAS_TEMP_NAME_SZ])
@@ -65,6 +57,6 @@ bool cas_temp_name_is(const char *name)
 	if (len < CHECK_SZ + 2 || len - CHECK_SZ - 1 > BODY_MAX)
 		return false;
 	len -= CHECK_SZ + 1;
-	return body[len] == '-' && check_of(body, len, check) == 0 &&
-	       strcmp(body + len + 1, check) == 0;
+	check_of(body, len, check);
+	return body[len] == '-' && strcmp(body + len + 1, check) == 0;
 }
