@@ -18,6 +18,16 @@ struct fs_options {
 	const char *const *tiers; /* URLs, as cas_fetch_open */
 	size_t nr_tiers;
 	const char *mountpoint; /* an existing empty directory, or a dead mount of ours */
+	/*
+	 * Absolute path of a directory to be made, for session one where we may not mount by
+	 * ourselves, and fusermount3 does it; NULL: then not.
+	 */
+	const char *beside;
+	/*
+	 * Rather than that, mount in namespaces of our own if there may be any: all is as for
+	 * root then, but nobody sees it except who joins them (/proc/PID/ns of the daemon).
+	 */
+	bool own_namespace;
 	bool allow_other;
 	int nr_threads; /* of each session; 0: two */
 	int idle_s;	/* end after so long without sandboxes; 0: never */
@@ -50,7 +60,7 @@ struct fs_options {
  * -ENOTEMPTY, -ENOENT, -ENOTDIR: the mount point. -ENODEV: no /dev/fuse.
  * -ELOOP: the mount point holds the store or lies in it (both named).
  * -EINVAL, -ENOENT, -EUCLEAN: @warm is no digest, or not that of a Directory.
- * -EPERM: neither privileges nor a user namespace to mount with.
+ * -EPERM: neither privileges nor a user namespace to mount with, nor a fusermount3 that does.
  */
 int fs_serve(const struct fs_options *opts, void (*ready)(void *ctx), void *ready_ctx,
 	     struct err *err);

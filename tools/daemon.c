@@ -128,12 +128,22 @@ int daemon_find(const char *store, struct daemon *out, struct err *err)
 		out->mountpoint = strdup(client_text(record, "mountpoint"));
 		out->pid = pid;
 		out->automatic = json_is_true(json_object_get(record, "automatic"));
+		out->hidden = (pid_t)json_integer_value(json_object_get(record, "hidden"));
 		out->stopped = process_stopped(pid);
 		if (!out->mountpoint)
 			ret = err_set(err, -ENOMEM, "out of memory");
 	}
 	json_decref(record);
 	return ret;
+}
+
+char *daemon_see(const struct daemon *daemon, const char *path)
+{
+	char *out;
+
+	if (!daemon->hidden)
+		return strdup(path);
+	return asprintf(&out, "/proc/%d/root%s", (int)daemon->hidden, path) < 0 ? NULL : out;
 }
 
 int daemon_wait_gone(pid_t pid, int timeout_ms)
@@ -345,7 +355,7 @@ static int store_id(const char *store, char out[17])
 	return 0;
 }
 
-int daemon_automatic_path(const char *store, char **out, struct err *err)
+static int place_of(const char *store, const char *suffix, char **out, struct err *err)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	char id[17];
@@ -354,14 +364,25 @@ int daemon_automatic_path(const char *store, char **out, struct err *err)
 	if (ret)
 		return err_set(err, ret, "cannot hash %s: %s", store, strerror(-ret));
 	if (runtime && runtime[0] == '/' && access(runtime, W_OK) == 0)
-		ret = asprintf(out, "%s/casbox/%s", runtime, id);
+		ret = asprintf(out, "%s/casbox/%s%s", runtime, id, suffix);
 	else
-		ret = asprintf(out, "%s/run/casbox/%s", store, id);
+		ret = asprintf(out, "%s/run/casbox/%s%s", store, id, suffix);
 	if (ret < 0) {
 		*out = NULL;
 		return err_set(err, -ENOMEM, "out of memory");
 	}
 	return 0;
+}
+
+int daemon_automatic_path(const char *store, char **out, struct err *err)
+{
+	return place_of(store, "", out, err);
+}
+
+/* Not below the automatic place, which may be the mount point itself. */
+int daemon_beside_path(const char *store, char **out, struct err *err)
+{
+	return place_of(store, ".sandboxes", out, err);
 }
 
 static int lock_start(const char *store, struct err *err)

@@ -15,6 +15,7 @@ struct daemon {
 	char *mountpoint;
 	bool automatic; /* started by `run` */
 	bool stopped;	/* by SIGSTOP: it will not answer */
+	pid_t hidden;	/* the mount is in a namespace that this process has; 0: in ours */
 };
 void daemon_fini(struct daemon *daemon);
 
@@ -61,6 +62,14 @@ int daemon_ensure(const struct cli *cli, const char *store, uint64_t idle_ms, st
 
 /* Where an automatic mount of @store lives; the caller frees. */
 int daemon_automatic_path(const char *store, char **out, struct err *err);
+/* Where the sandboxes of @store are when fusermount3 mounts for us; the caller frees. */
+int daemon_beside_path(const char *store, char **out, struct err *err);
+
+/*
+ * @path of a mount as we can open it: what is in the daemon's namespace alone is below
+ * /proc/PID/root. The caller frees; NULL: no memory.
+ */
+char *daemon_see(const struct daemon *daemon, const char *path);
 
 /* Is something mounted exactly at @path, by /proc/self/mountinfo? Never touches it. */
 bool daemon_is_mountpoint(const char *path);

@@ -240,6 +240,13 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 	struct mounts m;
 	int ret;
 
+	if (all->no_mounts)
+		return sb->rec.plan.nr_layers == 0
+			       ? 0
+			       : err_set(err, -EROFS,
+					 "sandbox %s: nothing can be written in a mount that "
+					 "fusermount3 made; outputs need root or a user namespace",
+					 sb->rec.id);
 	fs_large_inputs_fini(&sb->large);
 	if (sb->rec.writable != FS_WRITABLE_ALL)
 		fs_large_choose(all->large, &sb->rec.root, &sb->outputs, &sb->large);

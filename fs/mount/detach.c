@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include "cas/cas.h"
 #include "fs/fs.h"
 #include "fs/helper/helper.h"
+#include "fs/mount/fusermount.h"
 #include "fs/mount/mountfd.h"
 
 #define DETACH_MAX 1000
@@ -132,9 +132,9 @@ int fs_detach_dead(const char *mountpoint, struct err *err)
 		ret = is_dead(path, err);
 		if (ret <= 0)
 			return ret < 0 ? ret : nr;
-		if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-			return err_set(err, -errno, "cannot detach the dead mount at %s: %s", path,
-				       strerror(errno));
+		ret = fs_mount_remove(path, true, err);
+		if (ret < 0)
+			return ret;
 		nr++;
 	}
 	return nr;

@@ -21,7 +21,7 @@
 
 #define FUSECTL_MAGIC 0x65735543
 
-static int open_dev(struct err *err)
+int fs_mount_open_dev(struct err *err)
 {
 	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	int code = -errno;
@@ -30,7 +30,7 @@ static int open_dev(struct err *err)
 		return fd;
 	if (code == -EACCES || code == -EPERM)
 		return err_set(err, code,
-			       "cannot mount: no permission to open /dev/fuse (that needs root, or "
+			       "cannot mount: permission denied on /dev/fuse (that needs root, or "
 			       "mode 0666 as distributions set it)");
 	if (code == -ENOENT || code == -ENODEV || code == -ENXIO)
 		return err_set(err, -ENODEV,
@@ -129,7 +129,7 @@ static int create_superblock(int dev_fd, bool read_only, bool allow_other, int *
 
 int fs_mount_new(bool read_only, bool allow_other, struct fs_mount *out, struct err *err)
 {
-	auto_close int dev_fd = open_dev(err);
+	auto_close int dev_fd = fs_mount_open_dev(err);
 	auto_close int mount_fd = -1;
 	struct statx stx;
 	int ret;

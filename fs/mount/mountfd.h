@@ -17,6 +17,12 @@ struct fs_mount {
 };
 
 /*
+ * A connection to the kernel that is none yet. -ENODEV: no /dev/fuse. -EACCES, -EPERM: it
+ * cannot be opened.
+ */
+int fs_mount_open_dev(struct err *err);
+
+/*
  * A new FUSE mount, nosuid and nodev, attached nowhere; read-only when asked, as
  * superblock and as mount.
  * -ENODEV: no /dev/fuse. -EACCES: it cannot be opened. -EPERM: no right to mount.

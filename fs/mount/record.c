@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "cas/cas.h"
+#include "fs/fs.h"
 
 #define RECORD_PATH "run/daemon"
 #define RECORD_MAX  65536
@@ -44,6 +45,9 @@ static char *dump_record(const struct fs_daemon_record *r, const char *boot_id)
 		(void)snprintf(one, sizeof(one), "%u:%u", major(r->dev_one), minor(r->dev_one));
 		(void)snprintf(two, sizeof(two), "%u:%u", major(r->dev_two), minor(r->dev_two));
 		(void)json_object_set_new(o, "dev", json_pack("[s, s]", one, two));
+		(void)json_object_set_new(o, "hidden", json_integer(r->hidden));
+		if (r->beside)
+			(void)json_object_set_new(o, "sandboxes", json_string(r->beside));
 	}
 	text = o ? json_dumps(o, JSON_INDENT(2) | JSON_ENSURE_ASCII) : NULL;
 	json_decref(o);
@@ -82,19 +86,32 @@ void fs_daemon_record_remove(const struct cas_store *store)
 	(void)unlinkat(cas_store_dir_fd(store), RECORD_PATH, 0);
 }
 
+static json_t *read_record(const struct cas_store *store)
+{
+	auto_buf struct buf text = {0};
+
+	if (io_read_file(cas_store_dir_fd(store), RECORD_PATH, RECORD_MAX, &text) < 0)
+		return NULL;
+	return json_loads(buf_str(&text), 0, NULL);
+}
+
+int fs_daemon_record_clear(const struct cas_store *store, struct err *err)
+{
+	json_t *o = read_record(store);
+	const char *beside = json_string_value(json_object_get(o, "sandboxes"));
+	int ret = beside ? fs_detach_dead(beside, err) : 0;
+
+	json_decref(o);
+	return ret < 0 ? ret : 0;
+}
+
 /* The recorded process, or 0; *where (caller frees) is its mount point. */
 static pid_t read_holder(const struct cas_store *store, char **where)
 {
-	auto_buf struct buf text = {0};
-	json_t *o;
-	pid_t pid;
-	const char *mountpoint;
+	json_t *o = read_record(store);
+	const char *mountpoint = json_string_value(json_object_get(o, "mountpoint"));
+	pid_t pid = (pid_t)json_integer_value(json_object_get(o, "pid"));
 
-	if (io_read_file(cas_store_dir_fd(store), RECORD_PATH, RECORD_MAX, &text) < 0)
-		return 0;
-	o = json_loads(buf_str(&text), 0, NULL);
-	pid = (pid_t)json_integer_value(json_object_get(o, "pid"));
-	mountpoint = json_string_value(json_object_get(o, "mountpoint"));
 	*where = mountpoint ? strdup(mountpoint) : NULL;
 	json_decref(o);
 	return pid;

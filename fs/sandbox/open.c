@@ -33,6 +33,7 @@ static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandb
 	all->large = opts->large;
 	all->events = opts->events;
 	all->in_userns = opts->in_userns;
+	all->no_mounts = opts->no_mounts;
 	all->durable = cas_store_durability(opts->store) == CAS_DURABILITY_FULL;
 	all->base = strdup(opts->base);
 	if (all->base == NULL)

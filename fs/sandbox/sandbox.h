@@ -52,6 +52,7 @@ struct fs_sandboxes_options {
 	struct fs_large *large;	  /* what binds large inputs; may be NULL */
 	const char *base;	  /* absolute path at which session one will be mounted */
 	bool in_userns;		  /* user namespace: userxattr, no trusted.* */
+	bool no_mounts;		  /* none can be made below base, nor are any needed there */
 	struct fs_sandbox_events events;
 };
 

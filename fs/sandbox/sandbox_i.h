@@ -77,6 +77,7 @@ struct fs_sandboxes {
 	struct fs_sandbox_events events;
 	char *base;
 	bool in_userns;
+	bool no_mounts;
 	bool durable;
 	char *boot_id;
 	int dir_fd; /* STORE/sandboxes */

@@ -99,6 +99,19 @@ static int size_of(const struct fs_entry *entry, off_t *out)
 	return 0;
 }
 
+/*
+ * An input that is shown as root's is no more its owner's than anybody else's: what the
+ * owner may, all others may. None but he is let in, or all were to be.
+ */
+static void give_to_root(const struct fs_entry *entry, struct stat *st)
+{
+	if (entry->kind == FS_KIND_DIR)
+		return;
+	st->st_uid = 0;
+	st->st_gid = 0;
+	st->st_mode |= (st->st_mode >> 6) & 05;
+}
+
 int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry, struct stat *st)
 {
 	struct timespec mtime = {DEFAULT_MTIME, 0};
@@ -118,6 +131,8 @@ int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry,
 	};
 	int ret = size_of(entry, &st->st_size);
 
+	if (session->opts.inputs_of_root)
+		give_to_root(entry, st);
 	st->st_blocks = entry->kind == FS_KIND_FILE
 				? (blkcnt_t)fs_backing_blocks(session->opts.backing, &entry->digest)
 				: (st->st_size + 511) / 512;

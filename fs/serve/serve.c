@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 
 #include "cas/cas.h"
@@ -32,11 +32,12 @@
 #include "fs/control/quota.h"
 #include "fs/fs.h"
 #include "fs/helper/helper.h"
-#include "fs/mount/detach.h"
+#include "fs/mount/fusermount.h"
 #include "fs/mount/mountfd.h"
 #include "fs/mount/place.h"
 #include "fs/mount/record.h"
 #include "fs/mount/watchdog.h"
+#include "fs/mount/way.h"
 #include "fs/node/inode.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/serve/executor.h"
@@ -67,7 +68,9 @@
 struct daemon {
 	const struct fs_options *opts;
 	char *mountpoint;
-	char *base; /* of session one: MOUNTPOINT/sandboxes */
+	char *base; /* of session one: MOUNTPOINT/sandboxes, or opts->beside */
+	enum fs_way way;
+	bool beside; /* fusermount3 mounts for us: session one is not in session two */
 	int nr_threads;
 	bool in_userns;
 	struct cas_store *store;
@@ -107,6 +110,7 @@ struct daemon {
 	_Atomic bool hurry;  /* and will not wait for others */
 	_Atomic bool wedged; /* the watchdog broke a connection */
 	bool attached;	     /* session two is at the mount point */
+	bool mounted_one;    /* beside: session one is at the base */
 };
 
 static void wake(struct daemon *d)
@@ -187,14 +191,15 @@ static int env_config(void *ctx, json_t *out)
 {
 	struct daemon *d = ctx;
 	const struct fs_session *two = d->two;
-	json_t *o = json_pack(
-		"{s:s, s:s, s:b, s:b, s:i, s:i, s:b, s:s, s:s, s:i, s:I, s:I, s:I}", "store",
-		cas_store_path(d->store), "mountpoint", d->mountpoint, "automatic",
-		(int)d->opts->automatic, "allow_other", (int)d->opts->allow_other, "threads",
-		d->nr_threads, "idle_s", d->opts->idle_s, "user_namespace", (int)d->in_userns,
-		"mounting", "fsopen", "libfuse", fs_wire_libfuse(), "fuse_protocol_minor",
-		two ? (int)two->wire.minor : 0, "nodes_one", fs_report_nodes(d->one), "nodes_two",
-		fs_report_nodes(two), "open_blobs", (json_int_t)fs_backing_count(d->backing));
+	json_t *o = json_pack("{s:s, s:s, s:b, s:b, s:i, s:i, s:b, s:s, s:s, s:i, s:I, s:I, s:I}",
+			      "store", cas_store_path(d->store), "mountpoint", d->mountpoint,
+			      "automatic", (int)d->opts->automatic, "allow_other",
+			      (int)d->opts->allow_other, "threads", d->nr_threads, "idle_s",
+			      d->opts->idle_s, "user_namespace", (int)d->in_userns, "mounting",
+			      fs_way_name(d->way), "libfuse", fs_wire_libfuse(),
+			      "fuse_protocol_minor", two ? (int)two->wire.minor : 0, "nodes_one",
+			      fs_report_nodes(d->one), "nodes_two", fs_report_nodes(two),
+			      "open_blobs", (json_int_t)fs_backing_count(d->backing));
 	json_t *slots = fs_slots_describe(d->slots);
 	int ret = o && slots && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
 
@@ -282,12 +287,10 @@ static int prepare(struct daemon *d, struct err *err)
 		ret = fs_detach_dead(o->mountpoint, err);
 	if (ret >= 0)
 		ret = fs_place_check(o->mountpoint, d->store, o->blobs, &d->mountpoint, err);
+	if (ret == 0)
+		ret = fs_way_base(d->way, o, d->mountpoint, d->store, &d->base, err);
 	if (ret < 0)
 		return ret;
-	if (asprintf(&d->base, "%s/sandboxes", d->mountpoint) < 0) {
-		d->base = NULL;
-		return -ENOMEM;
-	}
 	/* Nothing of ours may keep a directory busy that may become part of the mount. */
 	if (chdir("/") < 0)
 		return err_set(err, -errno, "cannot leave the working directory: %s",
@@ -319,6 +322,7 @@ static int open_data(struct daemon *d, struct err *err)
 		.store = d->store,
 		.base = d->base,
 		.in_userns = d->in_userns,
+		.no_mounts = d->beside,
 	};
 	struct fs_slots_options slots = {
 		.no_reuse = fs_probes_is_off(d->probes, FS_FEATURE_REUSE),
@@ -397,6 +401,7 @@ static int make_views(struct daemon *d)
 		.help = fs_report_help,
 		.version = fs_report_version,
 		.text_ctx = d,
+		.beside = d->beside ? d->base : NULL,
 	};
 	int ret = fs_view_top_new(&opts, &d->top);
 
@@ -434,15 +439,19 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.nr_threads = d->nr_threads,
 		.uid = geteuid(),
 		.gid = getegid(),
+		.inputs_of_root = one && d->beside,
 		.ended = on_session_ended,
 		.want = one ? on_want : NULL,
 		.missed = one && d->missed ? on_missed : NULL,
 		.ctx = d,
 	};
-	int ret = fs_mount_new(one, d->opts->allow_other, mount, err);
+	int ret = d->beside ? fs_fusermount(one ? d->base : d->mountpoint, one,
+					    d->opts->allow_other, mount, err)
+			    : fs_mount_new(one, d->opts->allow_other, mount, err);
 
 	if (ret < 0)
 		return ret;
+	*(one ? &d->mounted_one : &d->attached) |= d->beside;
 	if (one)
 		fs_view_boxes_root(d->boxes, &root);
 	else
@@ -529,14 +538,15 @@ static int mount_all(struct daemon *d, struct err *err)
 		return ret;
 	probe_large(d);
 	/* The mount point is resolved before anything of ours hides it. */
-	ret = fs_mount_attach(&d->mount_two, d->mountpoint, err);
+	if (!d->attached)
+		ret = fs_mount_attach(&d->mount_two, d->mountpoint, err);
 	if (ret < 0)
 		return ret;
 	d->attached = true;
 	ret = make_session(d, true, err);
 	if (ret == 0)
 		attach_slots(d);
-	if (ret == 0)
+	if (ret == 0 && !d->beside)
 		ret = fs_helper_attach(d->helper, d->mount_one.mount_fd, d->base, err);
 	return ret;
 }
@@ -566,10 +576,20 @@ static int warm_lanes(struct daemon *d, struct err *err)
 	return ret;
 }
 
+/* Who holds a secret lets nobody look at him; his helper has none. */
+static pid_t joinable(struct daemon *d)
+{
+	return prctl(PR_GET_DUMPABLE) == 1 ? getpid() : fs_helper_pid(d->helper);
+}
+
 static int start(struct daemon *d, struct err *err)
 {
-	const struct fs_daemon_record record = {d->mountpoint, d->opts->automatic, d->mount_one.dev,
-						d->mount_two.dev};
+	const struct fs_daemon_record record = {d->mountpoint,
+						d->opts->automatic,
+						d->mount_one.dev,
+						d->mount_two.dev,
+						d->beside ? d->base : NULL,
+						d->way == FS_WAY_HIDDEN ? joinable(d) : 0};
 	int ret = fs_sandboxes_restore(d->sandboxes, err);
 
 	if (ret == 0)
@@ -617,16 +637,16 @@ static void unmount_all(struct daemon *d)
 	struct err err = {0};
 	int ret = 0;
 
-	if (d->one && !atomic_load(&d->one->gone) && d->attached)
+	if (d->beside && d->mounted_one)
+		fs_way_unmount(d->base, d->mount_one.dev);
+	else if (d->one && !atomic_load(&d->one->gone) && d->attached)
 		ret = fs_helper_unmount(d->helper, d->mountpoint, "sandboxes", true, &err);
 	if (ret < 0)
 		log_warn("cannot unmount %s: %s", d->base, err_text(&err, ret));
-	/* Somebody else may have unmounted it, and mounted something of his own there. */
-	if (!d->attached || fs_mounts_at(d->mountpoint, d->mount_two.dev) <= 0)
-		return;
-	if (umount2(d->mountpoint, UMOUNT_NOFOLLOW) < 0 &&
-	    umount2(d->mountpoint, UMOUNT_NOFOLLOW | MNT_DETACH) < 0)
-		log_warn("cannot unmount %s: %s", d->mountpoint, strerror(errno));
+	if (d->attached)
+		fs_way_unmount(d->mountpoint, d->mount_two.dev);
+	if (d->beside && d->base)
+		(void)rmdir(d->base);
 }
 
 /* False when commands are still running: what they use must stay. */
@@ -728,8 +748,13 @@ static int stop(struct daemon *d, struct err *err)
 
 static int run(struct daemon *d, void (*ready)(void *ctx), void *ready_ctx, struct err *err)
 {
+	struct err no_userns = {0};
 	int ret = fs_probes_new(d->opts->without, &d->probes, err);
 
+	if (ret == 0)
+		ret = fs_way_choose(d->opts, &d->way, &no_userns, err);
+	d->beside = d->way == FS_WAY_FUSERMOUNT3;
+	d->in_userns |= d->way == FS_WAY_HIDDEN;
 	if (ret == 0)
 		ret = take_signals(d, err);
 	if (ret == 0)
@@ -740,6 +765,11 @@ static int run(struct daemon *d, void (*ready)(void *ctx), void *ready_ctx, stru
 		ret = make_views(d);
 	if (ret == 0)
 		ret = mount_all(d, err);
+	if (ret < 0 && no_userns.code && err) {
+		struct err last = *err;
+
+		ret = err_set(err, ret, "%.400s; and %.400s", no_userns.msg, last.msg);
+	}
 	close_mount_fds(d);
 	if (ret == 0)
 		ret = start(d, err);

@@ -46,6 +46,11 @@ struct fs_session_options {
 	int nr_threads;
 	uid_t uid; /* owner of everything in it */
 	gid_t gid;
+	/*
+	 * Files and symlinks of trees are shown as root's: whoever may write to everything of
+	 * the owner's, as in a user namespace of his, may not to these (design 6.3).
+	 */
+	bool inputs_of_root;
 	/* A thread found the connection gone. Called by it; must not block. */
 	void (*ended)(void *ctx);
 	/*

@@ -1,7 +1,8 @@
 /* fs/view/top.c - what lies at MNT, and what lies at MNT/sandboxes */
 
 /*
- * MNT (session two) holds an empty directory on which session one is mounted, the cache
+ * MNT (session two) holds an empty directory on which session one is mounted (or a link to
+ * where it is, when that may not be), the cache
  * and, unlisted, .casbox. MNT/sandboxes (session one) holds a tree for each live sandbox.
  */
 #include <errno.h>
@@ -22,7 +23,8 @@ struct fs_view_top {
 	struct fs_view_cache *cache;
 	struct fs_view_dot *dot;
 	struct fs_entry root;
-	struct fs_entry place; /* where session one is mounted */
+	struct fs_entry place; /* where session one is mounted, or a link to there */
+	char *beside;	       /* PLACE is a link to it; NULL */
 };
 
 static int top_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
@@ -32,9 +34,11 @@ static int top_lookup(const struct fs_view *view, const struct fs_entry *dir, co
 
 	if (dir->tag != TOP_ROOT)
 		return 0;
-	if (strcmp(name, "sandboxes") == 0)
+	if (strcmp(name, "sandboxes") == 0) {
 		*out = top->place;
-	else if (strcmp(name, "cas") == 0)
+		if (top->beside && (out->target = strdup(top->beside)) == NULL)
+			return -ENOMEM;
+	} else if (strcmp(name, "cas") == 0)
 		fs_view_cache_root(top->cache, out);
 	else if (strcmp(name, ".casbox") == 0)
 		fs_view_dot_root(top->dot, out);
@@ -54,8 +58,12 @@ static int top_list(const struct fs_view *view, const struct fs_entry *dir, uint
 		struct fs_entry entry = {0};
 		int ret;
 
-		(void)top_lookup(view, dir, names[i], &entry, err);
+		ret = top_lookup(view, dir, names[i], &entry, err);
+		if (ret < 0)
+			return ret;
 		ret = each(ctx, i, names[i], &entry);
+		if (entry.kind == FS_KIND_SYMLINK)
+			free((char *)(uintptr_t)entry.target);
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
 	}
@@ -66,6 +74,7 @@ static const struct fs_view_ops top_ops = {.lookup = top_lookup, .list = top_lis
 
 static const struct fs_fixed top_root = {"", TOP_ROOT, 0755, FS_KIND_DIR};
 static const struct fs_fixed top_place = {"sandboxes", TOP_PLACE, 0755, FS_KIND_DIR};
+static const struct fs_fixed top_link = {"sandboxes", TOP_PLACE, 0777, FS_KIND_SYMLINK};
 
 int fs_view_top_new(const struct fs_views_options *opts, struct fs_view_top **out)
 {
@@ -81,7 +90,10 @@ int fs_view_top_new(const struct fs_views_options *opts, struct fs_view_top **ou
 	if (ret == 0)
 		ret = fs_fixed_entry(&top->view, &top_root, "/", &top->root);
 	if (ret == 0)
-		ret = fs_fixed_entry(&top->view, &top_place, "sandboxes", &top->place);
+		ret = fs_fixed_entry(&top->view, opts->beside ? &top_link : &top_place, "sandboxes",
+				     &top->place);
+	if (ret == 0 && opts->beside && (top->beside = strdup(opts->beside)) == NULL)
+		ret = -ENOMEM;
 	if (ret < 0) {
 		fs_view_top_free(top);
 		return ret;
@@ -96,6 +108,7 @@ void fs_view_top_free(struct fs_view_top *top)
 		return;
 	fs_view_cache_free(top->cache);
 	fs_view_dot_free(top->dot);
+	free(top->beside);
 	free(top);
 }
 

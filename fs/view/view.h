@@ -102,6 +102,7 @@ struct fs_views_options {
 	int (*help)(void *ctx, struct buf *out);
 	int (*version)(void *ctx, struct buf *out);
 	void *text_ctx;
+	const char *beside; /* session one is there, and MNT/sandboxes a link to it; NULL */
 };
 
 /*

@@ -158,6 +158,7 @@ need() {
 		mount) unshare -m true 2> /dev/null || skip "may not mount" ;;
 		fuse) : 2> /dev/null < /dev/fuse || skip "/dev/fuse cannot be opened" ;;
 		overlay) can_overlay || skip "the kernel cannot mount an overlay here" ;;
+		fusermount3) can_fusermount || skip "fusermount3 mounts nothing here" ;;
 		plain) can_plain || skip "no user namespaces for plain users" ;;
 		*) command -v "$feature" > /dev/null || skip "no $feature" ;;
 		esac
@@ -193,6 +194,17 @@ can_plain() {
 	[ "$(id -u)" -eq 0 ] && as_plain unshare -Urm sh -c ': < /dev/fuse' 2> /dev/null
 }
 
+# The same as a user whom the machine knows, which fusermount3 wants, and outside of any
+# user namespace.
+as_user() (
+	PLAIN_UID=$(getent passwd games news daemon | sed 's/:.*//;q')
+	as_plain "$@"
+)
+
+can_fusermount() {
+	[ "$(id -u)" -eq 0 ] && [ -u "$(command -v fusermount3)" ] && as_user sh -c ': < /dev/fuse'
+} 2> /dev/null
+
 # Run this case once more, as root of a plain user's namespace. Its $T is its own; in it
 # $TEST_PLAIN is set.
 again_as_plain() {
@@ -200,6 +212,20 @@ again_as_plain() {
 		echo "note: no user namespaces for plain users, that half is left out"
 		return 0
 	}
+	echo "--- again, as a plain user in a user namespace"
+	again_with TEST_PLAIN=1 as_plain unshare -Urm
+}
+
+# Run this case once more, as a plain user and nothing else; in it $TEST_USER is set. With
+# words, these before it.
+again_as_user() {
+	echo "--- again, as a plain user"
+	again_with TEST_USER=1 as_user "$@"
+}
+
+# again_with VARIABLE=VALUE FUNCTION [WORD...]: the case below both words and function, with
+# copies of all that it needs.
+again_with() {
 	again=$T/again
 	mkdir -p "$again/mount" "$again/lib" "$again/bin" "$again/tmp"
 	cp "$HERE/${0##*/}" "$again/mount/case.sh"
@@ -209,10 +235,12 @@ again_as_plain() {
 	cp "${FSSTRESS:-$FSCHECK}" "$again/bin/fsstress"
 	chmod 755 "$T" "$again" "$again/bin/casbox" "$again/bin/fscheck" "$again/bin/fsstress"
 	chmod 1777 "$again/tmp"
-	echo "--- again, as a plain user in a user namespace"
-	as_plain env -u TEST_DIR TMPDIR="$again/tmp" TEST_PLAIN=1 CASBOX="$again/bin/casbox" \
+	set=$1
+	as=$2
+	shift 2
+	"$as" env -u TEST_DIR "$set" TMPDIR="$again/tmp" CASBOX="$again/bin/casbox" \
 		FSCHECK="$again/bin/fscheck" FSSTRESS="$again/bin/fsstress" \
-		unshare -Urm sh "$again/mount/case.sh"
+		"$@" sh "$again/mount/case.sh"
 }
 
 # From here on in a mount namespace that no other process can walk into: for cases that

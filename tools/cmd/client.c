@@ -27,7 +27,8 @@ struct client {
 	char *mountpoint;
 	int fd;
 	int cancel_fd;
-	bool broken; /* a call was given up: its thread may still use the descriptor */
+	pid_t hidden_in; /* 0: the mount is in our own namespace */
+	bool broken;	 /* a call was given up: its thread may still use the descriptor */
 };
 
 /*
@@ -404,11 +405,25 @@ int client_ask(struct client *client, const char *const *words, size_t nr, int d
 int client_open_daemon(const struct daemon *daemon, int cancel_fd, struct client **out,
 		       struct err *err)
 {
+	auto_free char *path = NULL;
+	int ret;
+
 	if (daemon->stopped)
 		return err_set(err, -ETIMEDOUT,
 			       "the daemon of %s (pid %d) is stopped; 'kill -CONT %d' wakes it",
 			       daemon->mountpoint, (int)daemon->pid, (int)daemon->pid);
-	return client_open(daemon->mountpoint, cancel_fd, out, err);
+	path = daemon_see(daemon, daemon->mountpoint);
+	if (!path)
+		return err_set(err, -ENOMEM, "out of memory");
+	ret = client_open(path, cancel_fd, out, err);
+	if (ret == 0)
+		(*out)->hidden_in = daemon->hidden;
+	return ret;
+}
+
+pid_t client_hidden_in(const struct client *client)
+{
+	return client->hidden_in;
 }
 
 int client_find(struct cli *cli, const char *mount, struct client **out, struct err *err)

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct buf;
 struct cli;
@@ -27,6 +28,12 @@ int client_open(const char *mountpoint, int cancel_fd, struct client **out, stru
 /* The same for a daemon that was found; -ETIMEDOUT at once when it is stopped. */
 int client_open_daemon(const struct daemon *daemon, int cancel_fd, struct client **out,
 		       struct err *err);
+
+/*
+ * The process whose mount namespace alone has the mount, and with it all paths that answers
+ * name; 0: ours has it.
+ */
+pid_t client_hidden_in(const struct client *client);
 
 /* The same for @mount, or when that is NULL for the mount that serves the store of @cli. */
 int client_find(struct cli *cli, const char *mount, struct client **out, struct err *err);

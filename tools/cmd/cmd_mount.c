@@ -8,12 +8,12 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cas/cas.h"
 #include "fs/fs.h"
+#include "fs/mount/fusermount.h"
 #include "tools/cli.h"
 #include "tools/cmd/client.h"
 #include "tools/daemon.h"
@@ -222,6 +222,7 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		 struct err *err)
 {
 	struct ready ready = {args->ready_fd};
+	auto_free char *beside = NULL;
 	struct fs_options opts = {
 		.store = cli->store,
 		.blobs = cli->blobs,
@@ -232,6 +233,7 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		.nr_threads = args->threads,
 		.idle_s = (int)((args->idle_ms + 999) / 1000),
 		.automatic = args->automatic,
+		.own_namespace = args->automatic,
 		.durability = durability_of(cli->durability),
 		.quota = cli->quota,
 		.spool_max_bytes = cli->spool_max_bytes,
@@ -241,8 +243,11 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		.lanes = args->lanes,
 		.warm = args->warm,
 	};
-	int ret;
+	int ret = daemon_beside_path(cli->store, &beside, err);
 
+	if (ret)
+		return ret;
+	opts.beside = beside;
 	/* A client that left is no reason to end. */
 	(void)signal(SIGPIPE, SIG_IGN);
 	if (ready.fd > 0) {
@@ -365,9 +370,10 @@ static int force_end(const char *mountpoint, pid_t pid, struct err *err)
 		(void)daemon_wait_gone(pid, GONE_MS);
 	}
 	while (daemon_is_mounted(mountpoint)) {
-		if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-			return err_set(err, -errno, "cannot detach %s: %s", mountpoint,
-				       strerror(errno));
+		int ret = fs_mount_remove(mountpoint, true, err);
+
+		if (ret < 0)
+			return ret;
 	}
 	return 0;
 }
@@ -397,21 +403,18 @@ static int umount_dead(const char *mountpoint, struct err *err)
 	return ret;
 }
 
-static int detach(const char *mountpoint, struct err *err)
-{
-	if (umount2(mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-		return err_set(err, -errno, "cannot detach %s: %s", mountpoint, strerror(errno));
-	return 0;
-}
-
 /* @known: the daemon that the store has recorded for this place, or all zero. */
 static int umount_at(const char *mountpoint, const struct umount_args *args,
 		     const struct daemon *known, struct err *err)
 {
+	auto_free char *path = daemon_see(known, mountpoint);
 	pid_t pid = known->pid;
 	int ret;
 
-	if (!daemon_is_mounted(mountpoint))
+	if (!path)
+		return err_set(err, -ENOMEM, "out of memory");
+	/* One in the daemon's own namespace goes with it. */
+	if (!known->hidden && !daemon_is_mounted(mountpoint))
 		return err_set(err, -EINVAL, "nothing is mounted at %s", mountpoint);
 	if (known->stopped)
 		ret = err_set(err, -ETIMEDOUT,
@@ -419,16 +422,32 @@ static int umount_at(const char *mountpoint, const struct umount_args *args,
 			      "--force ends it",
 			      mountpoint, (int)pid, (int)pid);
 	else
-		ret = stop_daemon(mountpoint, args->force, &pid, err);
+		ret = stop_daemon(path, args->force, &pid, err);
 	if (ret == 0)
 		return wait_ended(mountpoint, pid, err);
 	if (ret == -ENOTCONN || ret == -EPROTO)
 		return umount_dead(mountpoint, err);
 	if (args->force && ret == -ETIMEDOUT)
 		return force_end(mountpoint, pid, err);
-	if (args->lazy && ret == -EBUSY)
-		return detach(mountpoint, err);
+	if (args->lazy && ret == -EBUSY && !known->hidden)
+		return fs_mount_remove(mountpoint, true, err);
 	return ret;
+}
+
+/* What a daemon that was killed had beside its mount. */
+static void clear_beside(const struct cli *cli)
+{
+	auto_free char *path = NULL;
+	auto_free char *store = realpath(cli->store, NULL);
+	struct err err = {0};
+	int ret = daemon_beside_path(store ? store : cli->store, &path, &err);
+
+	if (ret == 0)
+		ret = fs_detach_dead(path, &err);
+	if (ret < 0)
+		log_warn("%s", err_text(&err, ret));
+	else if (ret > 0)
+		(void)rmdir(path);
 }
 
 static int umount_store(const struct cli *cli, const struct umount_args *args, struct err *err)
@@ -454,6 +473,7 @@ static int umount_path(const struct cli *cli, const struct umount_args *args,
 	int ret = umount_at(mountpoint, args, known ? &daemon : &unknown, err);
 
 	daemon_fini(&daemon);
+	clear_beside(cli);
 	return ret;
 }
 

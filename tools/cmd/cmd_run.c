@@ -239,6 +239,7 @@ static int run_command(struct run *run, const char *const *argv, int keep_fd, st
 		.store = run->keep_streams ? local_store(run->local) : NULL,
 		.default_signals = signals,
 		.top = run->top,
+		.hidden_in = client_hidden_in(run->client),
 		.foreign = &run->foreign,
 	};
 
@@ -248,16 +249,21 @@ static int run_command(struct run *run, const char *const *argv, int keep_fd, st
 /* Nothing that the profile shows may be, hold or be held by what is ours. */
 static int check_host(struct run *run, struct err *err)
 {
+	const char *const words[] = {"version"};
 	const char *blobs = run->cli->blobs;
-	/* MNT/sandboxes/ID */
-	auto_free char *mnt = strndup(run->top, strlen(run->top) - strlen(run->id) - 1);
+	auto_free char *boxes = strndup(run->top, strlen(run->top) - strlen(run->id) - 1);
 	char real[PATH_MAX];
-	int ret = mnt ? 0 : run_out_of_memory(err);
+	json_t *answer = NULL;
+	int ret = boxes ? client_ask(run->client, words, 1, CLIENT_QUICK_MS, &answer, err)
+			: run_out_of_memory(err);
 
 	if (ret == 0)
-		*strrchr(mnt, '/') = '\0';
+		ret = run_host_forbid(&run->host, "the mount", client_text(answer, "mountpoint"),
+				      err);
+	json_decref(answer);
+	/* Where fusermount3 mounts they are not in the mount. */
 	if (ret == 0)
-		ret = run_host_forbid(&run->host, "the mount", mnt, err);
+		ret = run_host_forbid(&run->host, "other sandboxes", boxes, err);
 	if (ret == 0)
 		ret = run_host_forbid(&run->host, "the store", local_path(run->local), err);
 	if (ret == 0 && blobs && realpath(blobs, real))

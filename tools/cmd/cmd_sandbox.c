@@ -126,6 +126,8 @@ static int create(struct cli *cli, struct client *client, const struct sandbox_a
 		return ret;
 	if (args->json)
 		return cli_print_json(answer);
+	if (client_hidden_in(client))
+		(void)printf("/proc/%d/root", (int)client_hidden_in(client));
 	(void)printf("%s\n", client_text(answer, "path"));
 	json_decref(answer);
 	return 0;

@@ -84,6 +84,7 @@ struct running {
 	unsigned long long term_ns; /* when to send SIGTERM; 0: never */
 	unsigned long long kill_ns; /* when to send SIGKILL; 0: not yet decided */
 	bool timed_out;
+	int namespace_fd; /* a process of the namespaces to join; 0: none */
 };
 
 /* The children of @pid, space separated; "" when that is not to be had. */
@@ -213,6 +214,16 @@ static int kill_rest(const struct run_child_options *opts, struct err *err)
 	return ret;
 }
 
+static int hold_namespace(struct running *r, struct err *err)
+{
+	if (r->opts->hidden_in == 0)
+		return 0;
+	r->namespace_fd = (int)syscall(SYS_pidfd_open, r->opts->hidden_in, 0);
+	return r->namespace_fd < 0 ? err_set(err, -ENOTCONN, "the daemon of the mount is gone: %s",
+					     strerror(errno))
+				   : 0;
+}
+
 static int spawn(struct running *r, const int stdio[3], struct run_child_result *out,
 		 struct err *err)
 {
@@ -228,6 +239,7 @@ static int spawn(struct running *r, const int stdio[3], struct run_child_result 
 		.resources = o->limits ? o->limits->resources : NULL,
 		.rlimits = o->limits ? o->limits->rlimits : NULL,
 		.cgroup_fd = o->cgroup_fd,
+		.namespace_fd = r->namespace_fd,
 		.own_mounts = true,
 		.die_with_parent = true,
 		.sigmask = &r->signals->inherited,
@@ -269,7 +281,8 @@ static int live(struct running *r, struct run_child_result *out, struct err *err
 	(void)close(r->child.pidfd);
 	ret = kill_rest(r->opts, err);
 	if (mounts_fd >= 0 && ret == 0)
-		ret = run_mounts_find(mounts_fd, r->opts->top, r->opts->foreign, err);
+		ret = run_mounts_find(mounts_fd, r->opts->hidden_in, r->opts->top, r->opts->foreign,
+				      err);
 	return ret;
 }
 
@@ -327,7 +340,11 @@ int run_child(const struct run_child_options *opts, const struct run_signals *si
 		return err_set(err, ret, "cannot become the parent of orphans: %s", strerror(-ret));
 	ret = streams_begin(opts->store, &streams, err);
 	if (ret == 0)
+		ret = hold_namespace(&r, err);
+	if (ret == 0)
 		ret = spawn(&r, streams.stdio, out, err);
+	if (r.namespace_fd > 0)
+		(void)close(r.namespace_fd);
 	streams_started(&streams);
 	if (ret == 0)
 		ret = live(&r, out, err);

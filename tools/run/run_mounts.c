@@ -11,8 +11,8 @@
 #include "fs/capture/capture.h"
 
 /*
- * The namespace began as a copy of ours, so what we have too, at the same place and from
- * the same filesystem, is the sandbox's own.
+ * The namespace began as a copy of ours, or of the daemon's, so what is there too, at the same
+ * place and from the same filesystem, is the sandbox's own.
  */
 
 struct seen {
@@ -72,11 +72,14 @@ static bool take_seen(struct seen_list *l, const struct mountinfo_entry *e)
 	return false;
 }
 
-static int list_ours(const char *top, struct seen_list *out)
+static int list_before(pid_t from, const char *top, struct seen_list *out)
 {
+	auto_close int fd = from ? run_mounts_hold(from) : -1;
 	struct mountinfo mounts = {0};
 	struct mountinfo_entry e;
-	int ret = mountinfo_read_self(&mounts);
+	int ret = from == 0 ? mountinfo_read_self(&mounts)
+		  : fd < 0  ? fd
+			    : mountinfo_read(fd, &mounts);
 
 	while (ret == 0 && mountinfo_next(&mounts, &e))
 		ret = fs_path_within(e.path, top) ? seen_add(out, &e) : 0;
@@ -84,7 +87,8 @@ static int list_ours(const char *top, struct seen_list *out)
 	return ret;
 }
 
-int run_mounts_find(int held_fd, const char *top, struct fs_findings *out, struct err *err)
+int run_mounts_find(int held_fd, pid_t from, const char *top, struct fs_findings *out,
+		    struct err *err)
 {
 	struct seen_list ours = {0};
 	struct mountinfo theirs = {0};
@@ -92,7 +96,7 @@ int run_mounts_find(int held_fd, const char *top, struct fs_findings *out, struc
 	int ret = mountinfo_read(held_fd, &theirs);
 
 	if (ret == 0)
-		ret = list_ours(top, &ours);
+		ret = list_before(from, top, &ours);
 	while (ret == 0 && mountinfo_next(&theirs, &e)) {
 		if (fs_path_within(e.path, top) && !take_seen(&ours, &e))
 			ret = fs_findings_add(out, fs_path_rest(e.path, top), e.type);

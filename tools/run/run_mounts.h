@@ -14,9 +14,10 @@ struct fs_findings;
 int run_mounts_hold(pid_t pid);
 
 /*
- * What is mounted there at or below @top, an absolute path, and not in our own namespace:
- * the paths relative to @top, with the type of filesystem as text.
+ * What is mounted there at or below @top, an absolute path, and not in the namespace of
+ * @from (0: ours): the paths relative to @top, with the type of filesystem as text.
  */
-int run_mounts_find(int held_fd, const char *top, struct fs_findings *out, struct err *err);
+int run_mounts_find(int held_fd, pid_t from, const char *top, struct fs_findings *out,
+		    struct err *err);
 
 #endif

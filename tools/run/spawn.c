@@ -41,6 +41,7 @@ enum spawn_step {
 	STEP_NONE,
 	STEP_CGROUP,
 	STEP_LIMITS,
+	STEP_NAMESPACE,
 	STEP_MOUNTS,
 	STEP_STDIO,
 	STEP_CWD,
@@ -55,8 +56,8 @@ struct plan {
 	char **words; /* argv */
 	char **shell; /* the same for a script without "#!": /bin/sh, path, arguments */
 	char **env;
-	int procs_fd; /* cgroup.procs, when the child must move itself; -1 */
-	bool own_mounts;
+	int procs_fd;	 /* cgroup.procs, when the child must move itself; -1 */
+	bool own_mounts; /* from birth */
 	/* Written by the child, read by us after it is gone or has executed. */
 	volatile enum spawn_step step;
 	volatile int error;
@@ -161,7 +162,13 @@ static IN_CHILD _Noreturn void child_main(struct plan *plan)
 	if (plan->procs_fd >= 0 && write(plan->procs_fd, "0", 1) != 1)
 		fail(plan, STEP_CGROUP, errno);
 	child_limits(plan);
-	if (plan->own_mounts && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+	/* In there we may have mounts of our own, whatever we may here. */
+	if (o->namespace_fd > 0 && setns(o->namespace_fd, CLONE_NEWUSER | CLONE_NEWNS))
+		fail(plan, STEP_NAMESPACE, errno);
+	if (o->namespace_fd > 0 && o->own_mounts && unshare(CLONE_NEWNS))
+		fail(plan, STEP_NAMESPACE, errno);
+	if ((plan->own_mounts || (o->namespace_fd > 0 && o->own_mounts)) &&
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		fail(plan, STEP_MOUNTS, errno);
 	child_stdio(plan);
 	child_keep(plan);
@@ -351,7 +358,7 @@ static int plan_init(struct plan *plan, const struct spawn_options *opts)
 		.words = (char **)(uintptr_t)opts->argv,
 		.env = (char **)(uintptr_t)opts->env,
 		.procs_fd = -1,
-		.own_mounts = opts->own_mounts,
+		.own_mounts = opts->own_mounts && opts->namespace_fd <= 0,
 	};
 	while (opts->argv[nr])
 		nr++;
@@ -370,6 +377,7 @@ static int report(const struct plan *plan, struct err *err)
 	static const char *const steps[] = {
 		[STEP_CGROUP] = "join its control group",
 		[STEP_LIMITS] = "set its limits",
+		[STEP_NAMESPACE] = "join the namespaces of the mount",
 		[STEP_MOUNTS] = "make its mounts private",
 		[STEP_STDIO] = "set up its standard streams",
 		[STEP_CWD] = "enter",

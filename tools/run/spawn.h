@@ -20,6 +20,7 @@ struct spawn_options {
 	const int *resources; /* to be limited to rlimits[i]; ends with -1; NULL */
 	const struct rlimit *rlimits;
 	int cgroup_fd;		 /* directory of the control group to start in; -1: none */
+	int namespace_fd;	 /* pidfd of who is in the user and mount namespace to join; 0 */
 	bool own_mounts;	 /* a mount namespace of its own, where privileges allow */
 	bool die_with_parent;	 /* SIGKILL when the calling thread ends */
 	const sigset_t *sigmask; /* the mask the child starts with */
