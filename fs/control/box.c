@@ -48,6 +48,14 @@ static int parse_writable(const char *word, enum fs_writable *out, struct err *e
 	return 0;
 }
 
+static int parse_trace(const char *word, enum fs_trace_kind *out, struct err *err)
+{
+	if (!word || fs_trace_kind_parse(word, out) == 0)
+		return 0;
+	return err_set(err, -EINVAL,
+		       "create: --trace wants off, names, reads or exact, not \"%.64s\"", word);
+}
+
 int control_create(struct control_call *call, struct err *err)
 {
 	const struct control_request *req = call->req;
@@ -63,6 +71,8 @@ int control_create(struct control_call *call, struct err *err)
 
 	if (ret == 0)
 		ret = parse_writable(control_get(req, "writable"), &spec.writable, err);
+	if (ret == 0)
+		ret = parse_trace(control_get(req, "trace"), &spec.trace, err);
 	if (ret == 0) {
 		spec.outputs = outputs = control_values(req, "output", &spec.nr_outputs);
 		ret = outputs ? 0 : -ENOMEM;

@@ -22,6 +22,7 @@ static const struct control_opt opts_create[] = {
 	{"id", VALUE, "ID"},
 	{"output", VALUE | MULTI, "PATH"},
 	{"writable", VALUE, "outputs|dirs|all"},
+	{"trace", VALUE, "off|names|reads|exact"},
 	{"attach", 0, NULL},
 	{"unlisted", 0, NULL},
 	END_OF_OPTS,

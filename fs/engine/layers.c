@@ -197,8 +197,9 @@ static void mounts_undo(struct fs_sandboxes *all, struct fs_sandbox *sb, const s
 		if (m->steps[i].code < 0 && !is_unsure(m->steps[i].code))
 			continue;
 		back.target = m->targets[i];
-		if (fs_helper_run(all->helper, all->base, &back, 1, true, &err) != 0 && i > 0 &&
-		    !large_of(sb, i))
+		if (fs_helper_run(all->helper, fs_sandbox_base(all, sb), &back, 1, true, &err) !=
+			    0 &&
+		    i > 0 && !large_of(sb, i))
 			note_leftover(sb, i - 1, back.code);
 	}
 }
@@ -231,7 +232,8 @@ static int mounts_do(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mou
 	}
 	if (first == m->nr)
 		return 0;
-	return fs_helper_run(all->helper, all->base, m->steps + first, m->nr - first, false, err);
+	return fs_helper_run(all->helper, fs_sandbox_base(all, sb), m->steps + first, m->nr - first,
+			     false, err);
 }
 
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
@@ -248,7 +250,8 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 					 "fusermount3 made; outputs need root or a user namespace",
 					 sb->rec.id);
 	fs_large_inputs_fini(&sb->large);
-	if (sb->rec.writable != FS_WRITABLE_ALL)
+	/* What is opened there is opened in session two, where nobody could tell whose it is. */
+	if (sb->rec.writable != FS_WRITABLE_ALL && sb->rec.trace < FS_TRACE_READS)
 		fs_large_choose(all->large, &sb->rec.root, &sb->outputs, &sb->large);
 	ret = mounts_init(sb, &m);
 	free(sb->keys);
@@ -297,7 +300,8 @@ static int look_around(struct fs_sandboxes *all, struct fs_sandbox *sb, const st
 	struct fs_findings foreign = {0};
 	int ret;
 
-	if (own == NULL || asprintf(&top, "%s/%s", all->base, root_name(all, sb)) < 0) {
+	if (own == NULL ||
+	    asprintf(&top, "%s/%s", fs_sandbox_base(all, sb), root_name(all, sb)) < 0) {
 		top = NULL;
 		return err_set(err, -ENOMEM, "no memory to look for mounts");
 	}
@@ -330,7 +334,8 @@ static void detach_all(struct fs_sandboxes *all, struct fs_sandbox *sb, const st
 	/* What is on the bind goes with it. */
 	for (size_t i = sb->bound ? 1 : m->nr; i-- > 0;) {
 		step.target = i > 0 ? m->targets[i] : root_name(all, sb);
-		if (fs_helper_run(all->helper, all->base, &step, 1, true, &err) < 0 &&
+		if (fs_helper_run(all->helper, fs_sandbox_base(all, sb), &step, 1, true, &err) <
+			    0 &&
 		    !is_away(step.code))
 			log_error("sandbox %s: %s", sb->rec.id, err_text(&err, step.code));
 	}
@@ -381,7 +386,7 @@ static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const stru
 		back[nr - 1].target = fs_slot_place(sb->parking);
 		back[nr - 1].if_clean = true;
 	}
-	(void)fs_helper_run(all->helper, all->base, back, nr, true, &err);
+	(void)fs_helper_run(all->helper, fs_sandbox_base(all, sb), back, nr, true, &err);
 	nr = 0;
 	for (size_t i = m->nr; i-- > 0;) {
 		int code = is_mounted(sb, i) ? back[nr++].code : 0;
@@ -405,6 +410,7 @@ static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool 
 	int ret = mounts_init(sb, &m);
 	bool off = false;
 
+	fs_sandbox_trace_pause(all, sb);
 	back = ret == 0 ? calloc(m.nr, sizeof(*back)) : NULL;
 	if (back == NULL)
 		ret = err_set(err, -ENOMEM, "no memory to unmount sandbox %s", sb->rec.id);

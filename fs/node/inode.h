@@ -119,6 +119,12 @@ uint64_t fs_inode_adopted(struct fs_inode_table *table);
 /* The names from the root down to the directory @id, malloc'ed; NULL: none, or no memory. */
 char *fs_inode_path(struct fs_inode_table *table, uint64_t id);
 
+/*
+ * The same from below the top of a sandbox, whose *serial it is, "" for the top itself; NULL:
+ * it is in none.
+ */
+char *fs_inode_place(struct fs_inode_table *table, uint64_t id, uint64_t *serial);
+
 /* A name of the directory was found that the kernel asked for. True once: list it now. */
 bool fs_inode_asked(struct fs_inode_table *table, uint64_t dir);
 /* It is being listed: true is never answered again. */

@@ -5,36 +5,60 @@
 #include "cas/cas.h"
 #include "fs/node/inode_i.h"
 
-/* Of a directory that is not the root: its length without a final NUL; 0: an orphan's. */
-static size_t path_length(const struct fs_inode_table *table, const struct fs_node *node)
+/* The names from below @above down to @node, @len bytes in all with slashes between them. */
+static char *join(const struct fs_node *node, const struct fs_node *above, size_t len)
 {
-	size_t len = 0;
+	char *path = malloc(len + 1);
 
-	for (; node && node != table->root; node = node->parent)
-		len += strlen(node->name) + (len > 0);
-	return node ? len : 0;
+	if (!path)
+		return NULL;
+	path[len] = '\0';
+	for (; node != above; node = node->parent) {
+		size_t part = strlen(node->name);
+
+		len -= part;
+		memcpy(path + len, node->name, part);
+		if (len > 0)
+			path[--len] = '/';
+	}
+	return path;
 }
 
 char *fs_inode_path(struct fs_inode_table *table, uint64_t id)
 {
 	struct fs_node *node;
-	size_t at;
+	struct fs_node *up;
+	size_t len = 0;
 	char *path = NULL;
 
 	lock_take(&table->lock);
 	node = fs_node_find_locked(table, id);
-	at = node && node->entry.kind == FS_KIND_DIR ? path_length(table, node) : 0;
-	if (at > 0)
-		path = malloc(at + 1);
-	if (path)
-		path[at] = '\0';
-	for (; path && node != table->root; node = node->parent) {
-		size_t len = strlen(node->name);
+	if (node && node->entry.kind != FS_KIND_DIR)
+		node = NULL;
+	for (up = node; up && up != table->root; up = up->parent)
+		len += strlen(up->name) + (len > 0);
+	if (up && len > 0)
+		path = join(node, table->root, len);
+	lock_drop(&table->lock);
+	return path;
+}
 
-		at -= len;
-		memcpy(path + at, node->name, len);
-		if (at > 0)
-			path[--at] = '/';
+char *fs_inode_place(struct fs_inode_table *table, uint64_t id, uint64_t *serial)
+{
+	struct fs_node *node;
+	struct fs_node *up;
+	size_t len = 0;
+	char *path = NULL;
+
+	lock_take(&table->lock);
+	node = fs_node_find_locked(table, id);
+	if (node && node->entry.kind != FS_KIND_DIR)
+		node = NULL;
+	for (up = node; up && up != table->root && !fs_node_is_top(up); up = up->parent)
+		len += strlen(up->name) + (len > 0);
+	if (up && fs_node_is_top(up)) {
+		*serial = up->entry.serial;
+		path = join(node, up, len);
 	}
 	lock_drop(&table->lock);
 	return path;

@@ -139,6 +139,7 @@ static int record_fill(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	rec->state = FS_SANDBOX_CREATING;
 	rec->unlisted = spec->unlisted;
 	rec->attached = spec->attached;
+	rec->trace = spec->trace;
 	rec->created_ns = fs_sandbox_now_ns();
 	rec->given = calloc(spec->nr_outputs + 1, sizeof(*rec->given));
 	if (!rec->id || !rec->boot_id || !rec->given)
@@ -158,6 +159,8 @@ static int sandbox_new(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	struct fs_sandbox *sb;
 	int ret = spec->id ? fs_sandbox_id_check(spec->id, err) : 0;
 
+	if (ret == 0 && spec->trace == FS_TRACE_EXACT && !all->traced)
+		ret = err_set(err, -EOPNOTSUPP, "no exact traces on this mount");
 	if (ret < 0)
 		return ret;
 	sb = calloc(1, sizeof(*sb));
@@ -245,7 +248,7 @@ int fs_sandbox_create(struct fs_sandboxes *all, const struct fs_sandbox_spec *sp
 	if (ret < 0)
 		return ret;
 	id = strdup(sb->rec.id);
-	if (id == NULL || asprintf(&path, "%s/%s", all->base, id) < 0) {
+	if (id == NULL || asprintf(&path, "%s/%s", fs_sandbox_base(all, sb), id) < 0) {
 		path = NULL;
 		fs_sandbox_free(sb);
 		return err_set(err, -ENOMEM, "no memory for a sandbox");

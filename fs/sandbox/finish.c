@@ -311,6 +311,8 @@ static int finish_now(struct finish *f)
 		return err_set(f->err, -ESTALE, "sandbox %s is lost: its outputs cannot be trusted",
 			       sb->rec.id);
 	ret = fs_layers_freeze(f->all, sb, f->err);
+	if (ret == 0 && !f->spec->remove)
+		fs_sandbox_trace_keep(f->all, sb, f->dir_fd, true);
 	if (ret == 0)
 		ret = take_mounted(sb, f->spec, f->err);
 	if (ret == 0)

@@ -31,12 +31,15 @@ static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandb
 	all->helper = opts->helper;
 	all->slots = opts->slots;
 	all->large = opts->large;
+	all->tap_one = opts->tap_one;
+	all->tap_two = opts->tap_two;
 	all->events = opts->events;
 	all->in_userns = opts->in_userns;
 	all->no_mounts = opts->no_mounts;
 	all->durable = cas_store_durability(opts->store) == CAS_DURABILITY_FULL;
 	all->base = strdup(opts->base);
-	if (all->base == NULL)
+	all->traced = opts->traced ? strdup(opts->traced) : NULL;
+	if (all->base == NULL || (opts->traced && all->traced == NULL))
 		return err_set(err, -ENOMEM, "no memory for sandboxes");
 	return fs_boot_id(&all->boot_id, err);
 }
@@ -383,6 +386,7 @@ static void unmount_all(struct fs_sandboxes *all)
 
 		if (fs_sandbox_claim(all, ids[i], &sb, NULL) == 0) {
 			fs_layers_unmount(all, sb);
+			fs_sandbox_trace_keep(all, sb, -1, false);
 			fs_sandbox_unclaim(all, sb);
 		}
 		free(ids[i]);
@@ -420,5 +424,6 @@ void fs_sandboxes_close(struct fs_sandboxes *all)
 	lock_fini(&all->lock);
 	free(all->boot_id);
 	free(all->base);
+	free(all->traced);
 	free(all);
 }

@@ -123,11 +123,11 @@ json_t *fs_record_describe(const struct fs_record *rec)
 		(void)json_array_append_new(layers, json_pack("{s:s, s:s}", "kind",
 							      layer_names[rec->plan.layers[i].kind],
 							      "path", rec->plan.layers[i].path));
-	obj = json_pack("{s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:I}", "id", rec->id, "root",
+	obj = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:I}", "id", rec->id, "root",
 			CAS_DIGEST_TEXT(&rec->root), "state", state_names[rec->state], "writable",
-			writable_names[rec->writable], "unlisted", rec->unlisted, "attached",
-			rec->attached, "outputs", outputs, "layers", layers, "created_ns",
-			(json_int_t)rec->created_ns);
+			writable_names[rec->writable], "trace", fs_trace_kind_name(rec->trace),
+			"unlisted", rec->unlisted, "attached", rec->attached, "outputs", outputs,
+			"layers", layers, "created_ns", (json_int_t)rec->created_ns);
 	if (obj && rec->cgroup)
 		(void)json_object_set_new(obj, "cgroup", json_string(rec->cgroup));
 	if (obj && rec->finished_ns != 0) {
@@ -257,6 +257,8 @@ static int record_from_json(const json_t *obj, struct fs_record *rec)
 	const char *root = json_string_value(json_object_get(obj, "root"));
 	const char *boot = json_string_value(json_object_get(obj, "boot_id"));
 	const char *cgroup = json_string_value(json_object_get(obj, "cgroup"));
+	/* Records of before there were traces have none. */
+	const char *trace = json_string_value(json_object_get(obj, "trace"));
 	int state = WORD_FIND(state_names, json_string_value(json_object_get(obj, "state")));
 	int ret;
 
@@ -264,7 +266,8 @@ static int record_from_json(const json_t *obj, struct fs_record *rec)
 	    !boot || state < 0 || fs_sandbox_id_check(id, NULL) < 0 ||
 	    cas_digest_parse(root, &rec->root) < 0 ||
 	    fs_writable_parse(json_string_value(json_object_get(obj, "writable")), &rec->writable) <
-		    0)
+		    0 ||
+	    (trace && fs_trace_kind_parse(trace, &rec->trace) < 0))
 		return -EUCLEAN;
 	rec->state = (enum fs_sandbox_state)state;
 	rec->unlisted = json_is_true(json_object_get(obj, "unlisted"));

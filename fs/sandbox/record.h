@@ -9,6 +9,7 @@
 #include "cas/digest.h"
 #include "fs/sandbox/plan.h"
 #include "fs/sandbox/sandbox.h"
+#include "fs/trace/trace.h"
 
 struct err;
 
@@ -29,6 +30,7 @@ struct fs_record {
 	char *id;
 	struct cas_digest root;
 	enum fs_writable writable;
+	enum fs_trace_kind trace; /* as asked for */
 	enum fs_sandbox_state state;
 	bool unlisted;
 	bool attached; /* ends with the daemon whose conversation it belongs to */

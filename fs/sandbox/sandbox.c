@@ -43,6 +43,7 @@ void fs_sandbox_free(struct fs_sandbox *sb)
 	free(sb->moved);
 	free(sb->keys);
 	fs_findings_fini(&sb->foreign);
+	fs_trace_unref(sb->trace);
 	free(sb);
 }
 
@@ -120,17 +121,32 @@ static void view_drop(struct fs_sandboxes *all, struct fs_derived *view)
 	fs_derived_free(view);
 }
 
-/* Whoever looks from now on must not find what the kernel knew of the name. */
-static void forget_shown(struct fs_sandboxes *all, const struct fs_slot_end *end, bool listed)
+/* Session two has no slots. */
+static bool has_slot(const struct fs_sandboxes *all, const struct fs_sandbox *sb)
 {
-	if (all->slots) {
+	return all->slots && sb->rec.trace != FS_TRACE_EXACT;
+}
+
+static void tell_changed(struct fs_sandboxes *all, const struct fs_sandbox *sb)
+{
+	void (*told)(void *ctx, const char *id) =
+		sb->rec.trace == FS_TRACE_EXACT ? all->events.traced : all->events.changed;
+
+	if (told)
+		told(all->events.ctx, sb->rec.id);
+}
+
+/* Whoever looks from now on must not find what the kernel knew of the name. */
+static void forget_shown(struct fs_sandboxes *all, const struct fs_sandbox *sb,
+			 const struct fs_slot_end *end, bool listed)
+{
+	if (has_slot(all, sb)) {
 		fs_slot_end(all->slots, end);
 		if (listed)
 			fs_slots_listing(all->slots);
 		return;
 	}
-	if (all->events.changed)
-		all->events.changed(all->events.ctx, end->id);
+	tell_changed(all, sb);
 	view_drop(all, end->view);
 }
 
@@ -154,10 +170,10 @@ void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb, bool lazy)
 	sb->result_shown = false;
 	lock_drop(&all->lock);
 	if (was_visible)
-		forget_shown(all, &end, !lazy && !sb->rec.unlisted);
+		forget_shown(all, sb, &end, !lazy && !sb->rec.unlisted);
 	if (all->slots)
 		fs_slot_unpark(all->slots, steal_ptr(&sb->parking));
-	if (!was_visible && was_lazy && !lazy && !sb->rec.unlisted && all->slots)
+	if (!was_visible && was_lazy && !lazy && !sb->rec.unlisted && has_slot(all, sb))
 		fs_slots_listing(all->slots);
 }
 
@@ -175,7 +191,7 @@ static bool set_covered(struct fs_sandboxes *all, struct fs_sandbox *sb, bool co
 void fs_sandbox_cover(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	/* Without a bind that can be told from others nothing could be proven there. */
-	if (set_covered(all, sb, true) && all->slots && sb->bound && sb->bind.id != 0)
+	if (set_covered(all, sb, true) && has_slot(all, sb) && sb->bound && sb->bind.id != 0)
 		sb->parking = fs_slot_park(all->slots, sb->serial, &sb->view_root);
 }
 
@@ -209,17 +225,17 @@ int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 
 	if (ret < 0)
 		return ret;
-	if (all->slots)
+	if (has_slot(all, sb))
 		serial = fs_slot_begin(all->slots, root, &sb->bind);
 	lock_take(&all->lock);
 	sb->view = view;
 	sb->view_root = *root;
-	sb->serial = all->slots ? serial : ++all->next_serial;
+	sb->serial = has_slot(all, sb) ? serial : ++all->next_serial;
 	sb->visible = true;
 	lock_drop(&all->lock);
 	sb->bound = sb->bind.id != 0;
-	if (all->events.changed)
-		all->events.changed(all->events.ctx, sb->rec.id);
+	fs_sandbox_trace_begin(all, sb);
+	tell_changed(all, sb);
 	return 0;
 }
 
@@ -237,7 +253,8 @@ int fs_sandbox_show_lazy(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 	if (sb->lazy) {
 		sb->view = view;
 		sb->view_root = *fs_derived_root(view);
-		sb->serial = all->slots ? fs_slot_for_result(all->slots) : ++all->next_serial;
+		sb->serial =
+			has_slot(all, sb) ? fs_slot_for_result(all->slots) : ++all->next_serial;
 		sb->visible = shown = true;
 		sb->result_shown = true;
 		sb->lazy = false;
@@ -250,7 +267,7 @@ int fs_sandbox_show_lazy(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 
 void fs_sandbox_tell_added(struct fs_sandboxes *all, const struct fs_sandbox *sb)
 {
-	if (all->slots && !sb->rec.unlisted)
+	if (has_slot(all, sb) && !sb->rec.unlisted)
 		fs_slots_listing(all->slots);
 	if (all->events.added)
 		all->events.added(all->events.ctx, sb->rec.id);
@@ -353,8 +370,8 @@ static void unref(struct fs_sandboxes *all, struct fs_sandbox *sb)
 		fs_sandbox_free(sb);
 }
 
-int fs_sandboxes_lookup(struct fs_sandboxes *all, const char *id, struct cas_digest *root,
-			uint64_t *serial)
+static int lookup(struct fs_sandboxes *all, const char *id, bool traced, struct cas_digest *root,
+		  uint64_t *serial)
 {
 	struct fs_sandbox *sb;
 	struct err err = {0};
@@ -364,6 +381,8 @@ int fs_sandboxes_lookup(struct fs_sandboxes *all, const char *id, struct cas_dig
 
 	lock_take(&all->lock);
 	HASH_FIND_STR(all->by_id, id, sb);
+	if (sb && (sb->rec.trace == FS_TRACE_EXACT) != traced)
+		sb = NULL;
 	shown = find_shown_locked(sb, root, serial);
 	lazy = sb && sb->lazy;
 	sb = lazy ? sb : NULL;
@@ -382,20 +401,69 @@ int fs_sandboxes_lookup(struct fs_sandboxes *all, const char *id, struct cas_dig
 	return ret < 0 ? ret : shown;
 }
 
+int fs_sandboxes_lookup(struct fs_sandboxes *all, const char *id, struct cas_digest *root,
+			uint64_t *serial)
+{
+	return lookup(all, id, false, root, serial);
+}
+
+int fs_sandboxes_lookup_traced(struct fs_sandboxes *all, const char *id, struct cas_digest *root,
+			       uint64_t *serial)
+{
+	return lookup(all, id, true, root, serial);
+}
+
+uint64_t fs_sandboxes_pos(struct fs_sandboxes *all, const char *id)
+{
+	struct fs_sandbox *sb;
+	uint64_t pos;
+
+	lock_take(&all->lock);
+	HASH_FIND_STR(all->by_id, id, sb);
+	pos = sb && sb->rec.state != FS_SANDBOX_CREATING ? sb->pos : 0;
+	lock_drop(&all->lock);
+	return pos;
+}
+
+char *fs_sandboxes_id(struct fs_sandboxes *all, uint64_t pos)
+{
+	struct fs_sandbox *sb;
+	char *id = NULL;
+
+	lock_take(&all->lock);
+	DL_FOREACH (all->in_order, sb) {
+		if (sb->pos == pos)
+			break;
+	}
+	if (sb)
+		id = strdup(sb->rec.id);
+	lock_drop(&all->lock);
+	return id;
+}
+
+static bool is_listed(const struct fs_sandbox *sb, enum fs_sandboxes_which which)
+{
+	if (sb->rec.state == FS_SANDBOX_CREATING)
+		return false;
+	return which == FS_SANDBOXES_ALL ||
+	       ((sb->visible || sb->lazy) && !sb->rec.unlisted &&
+		(sb->rec.trace == FS_TRACE_EXACT) == (which == FS_SANDBOXES_TRACED));
+}
+
 struct list_entry {
 	uint64_t pos;
 	char id[FS_SANDBOX_ID_MAX + 1];
 };
 
-static size_t list_batch(struct fs_sandboxes *all, uint64_t start, struct list_entry *out)
+static size_t list_batch(struct fs_sandboxes *all, enum fs_sandboxes_which which, uint64_t start,
+			 struct list_entry *out)
 {
 	struct fs_sandbox *sb;
 	size_t nr = 0;
 
 	lock_take(&all->lock);
 	DL_FOREACH (all->in_order, sb) {
-		if (sb->pos < start || !(sb->visible || sb->lazy) || sb->rec.unlisted ||
-		    sb->rec.state == FS_SANDBOX_CREATING)
+		if (sb->pos < start || !is_listed(sb, which))
 			continue;
 		out[nr].pos = sb->pos;
 		(void)stpncpy(out[nr].id, sb->rec.id, FS_SANDBOX_ID_MAX);
@@ -407,7 +475,7 @@ static size_t list_batch(struct fs_sandboxes *all, uint64_t start, struct list_e
 	return nr;
 }
 
-void fs_sandboxes_list(struct fs_sandboxes *all, uint64_t start,
+void fs_sandboxes_list(struct fs_sandboxes *all, enum fs_sandboxes_which which, uint64_t start,
 		       int (*each)(void *ctx, uint64_t pos, const char *id), void *ctx)
 {
 	struct list_entry batch[LIST_BATCH];
@@ -415,7 +483,7 @@ void fs_sandboxes_list(struct fs_sandboxes *all, uint64_t start,
 
 	/* The callback runs without the lock: it may fill a reply, or ask here again. */
 	do {
-		nr = list_batch(all, start, batch);
+		nr = list_batch(all, which, start, batch);
 		for (size_t i = 0; i < nr; i++) {
 			if (each(ctx, batch[i].pos, batch[i].id) != 0)
 				return;
@@ -486,7 +554,7 @@ static json_t *describe(struct fs_sandboxes *all, const struct fs_sandbox *sb)
 	json_t *obj = fs_record_describe(&sb->rec);
 
 	if (obj) {
-		json_t *path = json_sprintf("%s/%s", all->base, sb->rec.id);
+		json_t *path = json_sprintf("%s/%s", fs_sandbox_base(all, sb), sb->rec.id);
 
 		/* A base that is not UTF-8 has no place in JSON. */
 		(void)json_object_set_new(obj, "path", path ? path : json_null());

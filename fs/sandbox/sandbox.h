@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "cas/digest.h"
+#include "fs/trace/trace.h"
 
 struct cas_store;
 struct err;
@@ -40,6 +41,8 @@ struct fs_sandbox_events {
 	 * more, from now on.
 	 */
 	void (*changed)(void *ctx, const char *id);
+	/* The same of one whose trace is exact, and which session two shows. */
+	void (*traced)(void *ctx, const char *id);
 	void *ctx;
 };
 
@@ -51,6 +54,9 @@ struct fs_sandboxes_options {
 	struct fs_probes *probes; /* NULL: nothing that is found out there */
 	struct fs_large *large;	  /* what binds large inputs; may be NULL */
 	const char *base;	  /* absolute path at which session one will be mounted */
+	const char *traced;	  /* of session two, where exact traces are; NULL: none can be */
+	struct fs_tap *tap_one;	  /* what session one is asked for; NULL: nobody listens */
+	struct fs_tap *tap_two;	  /* the same of session two */
 	bool in_userns;		  /* user namespace: userxattr, no trusted.* */
 	bool no_mounts;		  /* none can be made below base, nor are any needed there */
 	struct fs_sandbox_events events;
@@ -76,12 +82,24 @@ void fs_sandboxes_close(struct fs_sandboxes *all);
  */
 int fs_sandboxes_lookup(struct fs_sandboxes *all, const char *id, struct cas_digest *root,
 			uint64_t *serial);
+/* The same of session two, which has the sandboxes with an exact trace. */
+int fs_sandboxes_lookup_traced(struct fs_sandboxes *all, const char *id, struct cas_digest *root,
+			       uint64_t *serial);
+/* Its position, which no other sandbox ever has in the life of @all; 0: no such sandbox. */
+uint64_t fs_sandboxes_pos(struct fs_sandboxes *all, const char *id);
+/* And back; malloc'ed. NULL: it is gone, or no memory. */
+char *fs_sandboxes_id(struct fs_sandboxes *all, uint64_t pos);
 
 /*
  * Listed ids from position @start on, in order of creation: positions only grow. @each
  * returns non-zero to stop.
  */
-void fs_sandboxes_list(struct fs_sandboxes *all, uint64_t start,
+enum fs_sandboxes_which {
+	FS_SANDBOXES_ONE,    /* what session one lists */
+	FS_SANDBOXES_TRACED, /* what session two lists */
+	FS_SANDBOXES_ALL,    /* unlisted ones, too */
+};
+void fs_sandboxes_list(struct fs_sandboxes *all, enum fs_sandboxes_which which, uint64_t start,
 		       int (*each)(void *ctx, uint64_t pos, const char *id), void *ctx);
 
 size_t fs_sandboxes_count(struct fs_sandboxes *all);
@@ -106,14 +124,16 @@ struct fs_sandbox_spec {
 	const char *const *outputs; /* as given, relative to the root; see capture */
 	bool unlisted;		    /* does not appear in the listing of sandboxes/ */
 	bool attached;		    /* nobody's without its conversation: not restored */
+	enum fs_trace_kind trace;
 };
 
 /*
  * Make a sandbox usable: directories for outputs exist, layers are mounted, the record is
  * on disk. *path_out (caller frees) is its directory, *id_out (caller frees) its id.
  * -EINVAL: id or output path malformed or leading out. -EEXIST: id in use.
- * -ENOENT: the root is in no tier. -ENOTDIR: the root is no Directory, or an output's
- * parent is a file or symlink in the tree. -EUCLEAN: a Directory on the way is malformed.
+ * -EOPNOTSUPP: no exact traces here. -ENOENT: the root is in no tier. -ENOTDIR: the root is no
+ * Directory, or an output's parent is a file or symlink in the tree. -EUCLEAN: a Directory on the
+ * way is malformed.
  */
 int fs_sandbox_create(struct fs_sandboxes *all, const struct fs_sandbox_spec *spec, char **id_out,
 		      char **path_out, struct err *err);

@@ -48,6 +48,8 @@ struct fs_sandbox {
 	struct cas_digest view_root; /* table lock */
 	struct fs_derived *view;     /* table lock; held in meta; NULL: none */
 
+	struct fs_trace *trace; /* table lock; NULL: none (any more: it is in a file) */
+
 	struct fs_record rec; /* written by the claimant under the lock, read by either */
 
 	/* The claimant's. */
@@ -74,8 +76,11 @@ struct fs_sandboxes {
 	struct fs_helper *helper;
 	struct fs_slots *slots;
 	struct fs_large *large;
+	struct fs_tap *tap_one;
+	struct fs_tap *tap_two;
 	struct fs_sandbox_events events;
 	char *base;
+	char *traced; /* NULL: no exact traces */
 	bool in_userns;
 	bool no_mounts;
 	bool durable;
@@ -179,6 +184,21 @@ int fs_sandbox_derive(struct fs_sandboxes *all, const struct fs_sandbox *sb,
  */
 int fs_sandbox_drop_files(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
 void fs_sandbox_drop(struct fs_sandboxes *all, struct fs_sandbox *sb);
+
+/* trace: fs/trace/hooks.c. None of them fails: what goes wrong is a remark in the trace. */
+
+/* Where its session has it: the directory above the one that is called as it is. */
+const char *fs_sandbox_base(const struct fs_sandboxes *all, const struct fs_sandbox *sb);
+/* It shows @sb->serial: record what is asked for. */
+void fs_sandbox_trace_begin(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/* Its layers are about to go, so nobody records any more. */
+void fs_sandbox_trace_pause(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/*
+ * It is frozen, or left as it is by a daemon that ends (!@finished): keep the trace in its
+ * directory, in the former case with what it wrote.
+ */
+void fs_sandbox_trace_keep(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+			   bool finished);
 
 /* layers.c */
 

@@ -27,6 +27,7 @@
 #include "fs/serve/executor.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
+#include "fs/trace/trace.h"
 
 #define SLOW_OPEN_SZ (4U << 20)
 
@@ -196,9 +197,9 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	}
 	if (!fs_req_node(req, ino, &node))
 		return;
-	/* Nothing in session two that can be listed ever changes its list. */
-	fi->cache_readdir = 1;
-	fi->keep_cache = 1;
+	/* What changes its list is asked each time. */
+	fi->cache_readdir = !node.entry.fleeting;
+	fi->keep_cache = !node.entry.fleeting;
 	(void)fuse_reply_open(req, fi);
 }
 
@@ -258,8 +259,9 @@ static bool defer(const struct fs_again *again)
 	const struct cas_digest *digest = &again->node.entry.digest;
 	struct deferred *d;
 
-	if (again->node.entry.kind != FS_KIND_FILE || digest->size < SLOW_OPEN_SZ ||
-	    fs_backing_is_open(session->opts.backing, digest))
+	if (!again->node.entry.slow &&
+	    (again->node.entry.kind != FS_KIND_FILE || digest->size < SLOW_OPEN_SZ ||
+	     fs_backing_is_open(session->opts.backing, digest)))
 		return false;
 	d = malloc(sizeof(*d));
 	if (!d)
@@ -286,6 +288,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		(void)fuse_reply_err(req, EROFS);
 		return;
 	}
+	fs_tap_read(fs_req_session(req)->opts.tap, ino, fuse_req_ctx(req)->pid);
 	if (!defer(&again))
 		do_open(&again);
 }
@@ -310,6 +313,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	if (!fs_req_node(req, ino, &again.node))
 		return;
 	if (!handle) {
+		fs_tap_read(fs_req_session(req)->opts.tap, ino, fuse_req_ctx(req)->pid);
 		if (!defer(&again))
 			read_node(&again);
 		return;

@@ -11,6 +11,7 @@
 #include "fs/node/readdir.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
+#include "fs/trace/trace.h"
 
 /* Make the node of @entry (whose target is taken over) and fill in the answer. */
 static int enter(const struct fs_session *session, const struct fs_inode *dir, const char *name,
@@ -23,7 +24,8 @@ static int enter(const struct fs_session *session, const struct fs_inode *dir, c
 		return ret;
 	*out = (struct fuse_entry_param){
 		.ino = node.id,
-		.entry_timeout = FS_FOREVER,
+		.entry_timeout =
+			node.entry.fleeting && node.entry.kind == FS_KIND_DIR ? 0 : FS_FOREVER,
 		.attr_timeout = node.entry.fleeting ? 0 : FS_FOREVER,
 	};
 	ret = fs_attr_fill(session, &node.entry, &out->attr);
@@ -80,6 +82,18 @@ static bool await_name(const struct fs_session *session, const struct fs_again *
 	return fs_await(session->opts.awaits, &once, err);
 }
 
+/* What traces hear, before the answer; who looks ahead asks for nothing. */
+static void tap_lookup(fuse_req_t req, const struct fs_inode *dir, const char *name,
+		       const struct fuse_entry_param *found)
+{
+	const struct fs_session *session = fs_req_session(req);
+
+	if (session->opts.tap && !is_walker(req))
+		fs_tap_looked(session->opts.tap, session->table, dir->id, name,
+			      found ? found->ino : 0, found && !S_ISDIR(found->attr.st_mode),
+			      fuse_req_ctx(req)->pid);
+}
+
 static void lookup(const struct fs_again *again)
 {
 	fuse_req_t req = again->req;
@@ -97,6 +111,7 @@ static void lookup(const struct fs_again *again)
 
 		if (await_name(session, again, &err))
 			return;
+		tap_lookup(req, dir, name, NULL);
 		reply_missing(req, dir->entry.view);
 		if (told)
 			session->opts.missed(session->opts.ctx, dir->id, name);
@@ -110,6 +125,7 @@ static void lookup(const struct fs_again *again)
 		fs_reply_error(req, ret, "lookup of", dir, name, &err);
 		return;
 	}
+	tap_lookup(req, dir, name, &e);
 	wanted = session->opts.want && dir->id != FS_INODE_ROOT && !is_walker(req) &&
 		 fs_inode_asked(session->table, dir->id);
 	if (fuse_reply_entry(req, &e) < 0)
@@ -155,6 +171,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 
 	if (!fs_req_node(req, ino, &node))
 		return;
+	fs_tap_read(fs_req_session(req)->opts.tap, ino, fuse_req_ctx(req)->pid);
 	if (node.entry.kind != FS_KIND_SYMLINK)
 		(void)fuse_reply_err(req, EINVAL);
 	else
@@ -264,6 +281,8 @@ static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, b
 		return;
 	if (plus)
 		fs_inode_listed(fs_req_session(req)->table, ino);
+	if (!is_walker(req))
+		fs_tap_listed(fs_req_session(req)->opts.tap, fs_req_session(req)->table, ino);
 	list_again(&again);
 }
 

@@ -39,6 +39,7 @@
 #include "fs/mount/watchdog.h"
 #include "fs/mount/way.h"
 #include "fs/node/inode.h"
+#include "fs/node/invalidate.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/serve/executor.h"
 #include "fs/report/fetch_stats.h"
@@ -49,6 +50,7 @@
 #include "fs/slot/missed.h"
 #include "fs/slot/push.h"
 #include "fs/slot/slot.h"
+#include "fs/trace/trace.h"
 #include "meta/meta.h"
 
 #define DEFAULT_THREADS	    2
@@ -70,7 +72,10 @@ struct daemon {
 	char *mountpoint;
 	char *base; /* of session one: MOUNTPOINT/sandboxes, or opts->beside */
 	enum fs_way way;
-	bool beside; /* fusermount3 mounts for us: session one is not in session two */
+	bool beside;  /* fusermount3 mounts for us: session one is not in session two */
+	char *traced; /* of session two, exact traces: MOUNTPOINT/traced */
+	struct fs_tap *tap_one;
+	struct fs_tap *tap_two;
 	int nr_threads;
 	bool in_userns;
 	struct cas_store *store;
@@ -96,6 +101,7 @@ struct daemon {
 	struct fs_channels *channels;
 	struct fs_view_top *top;
 	struct fs_view_boxes *boxes;
+	struct fs_view_sandboxes *traces;
 	struct fs_mount mount_one;
 	struct fs_mount mount_two;
 	/* NULL until started: session two shows .casbox/config before there is one. */
@@ -145,6 +151,20 @@ static void on_want(void *ctx, uint64_t dir)
 
 	if (pusher)
 		fs_pusher_want(pusher, dir);
+}
+
+/* A traced sandbox shows something else from now on, or nothing. */
+static void on_traced(void *ctx, const char *id)
+{
+	struct daemon *d = ctx;
+	struct fs_session *two = atomic_load(&d->two);
+	struct fs_inode dir;
+	int ret = 0;
+
+	if (two && fs_inode_child(two->table, FS_INODE_ROOT, "traced", &dir))
+		ret = fs_invalidate_name(two->se, dir.id, id);
+	if (ret < 0)
+		log_warn("cannot invalidate the traced sandbox %s: %s", id, strerrordesc_np(-ret));
 }
 
 static void on_missed(void *ctx, uint64_t dir, const char *name)
@@ -291,6 +311,10 @@ static int prepare(struct daemon *d, struct err *err)
 		ret = fs_way_base(d->way, o, d->mountpoint, d->store, &d->base, err);
 	if (ret < 0)
 		return ret;
+	if (asprintf(&d->traced, "%s/traced", d->mountpoint) < 0) {
+		d->traced = NULL;
+		return -ENOMEM;
+	}
 	/* Nothing of ours may keep a directory busy that may become part of the mount. */
 	if (chdir("/") < 0)
 		return err_set(err, -errno, "cannot leave the working directory: %s",
@@ -321,8 +345,10 @@ static int open_data(struct daemon *d, struct err *err)
 		.helper = d->helper,
 		.store = d->store,
 		.base = d->base,
+		.traced = d->beside ? NULL : d->traced,
 		.in_userns = d->in_userns,
 		.no_mounts = d->beside,
+		.events = {.traced = on_traced, .ctx = d},
 	};
 	struct fs_slots_options slots = {
 		.no_reuse = fs_probes_is_off(d->probes, FS_FEATURE_REUSE),
@@ -360,6 +386,12 @@ static int open_data(struct daemon *d, struct err *err)
 	boxes.large = d->large;
 	boxes.probes = d->probes;
 	if (ret == 0)
+		ret = fs_tap_new(&d->tap_one);
+	if (ret == 0)
+		ret = fs_tap_new(&d->tap_two);
+	boxes.tap_one = d->tap_one;
+	boxes.tap_two = d->tap_two;
+	if (ret == 0)
 		ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
 	if (ret == 0)
 		ret = fs_backing_table_new(d->store, fs_backing_raise_limit(), &d->backing);
@@ -391,7 +423,7 @@ static int open_data(struct daemon *d, struct err *err)
 
 static int make_views(struct daemon *d)
 {
-	const struct fs_views_options opts = {
+	struct fs_views_options opts = {
 		.store = d->store,
 		.meta = d->meta,
 		.sandboxes = d->sandboxes,
@@ -403,8 +435,11 @@ static int make_views(struct daemon *d)
 		.text_ctx = d,
 		.beside = d->beside ? d->base : NULL,
 	};
-	int ret = fs_view_top_new(&opts, &d->top);
+	int ret = fs_view_sandboxes_new(&opts, &d->traces);
 
+	opts.traces = d->traces;
+	if (ret == 0)
+		ret = fs_view_top_new(&opts, &d->top);
 	return ret < 0 ? ret : fs_view_boxes_new(&opts, &d->boxes);
 }
 
@@ -444,6 +479,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.want = one ? on_want : NULL,
 		.missed = one && d->missed ? on_missed : NULL,
 		.ctx = d,
+		.tap = one ? d->tap_one : d->tap_two,
 	};
 	int ret = d->beside ? fs_fusermount(one ? d->base : d->mountpoint, one,
 					    d->opts->allow_other, mount, err)
@@ -694,6 +730,9 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_channels_free(d->channels);
 	fs_view_top_free(d->top);
 	fs_view_boxes_free(d->boxes);
+	fs_view_sandboxes_free(d->traces);
+	fs_tap_free(d->tap_one);
+	fs_tap_free(d->tap_two);
 	fs_large_free(d->large);
 	fs_backing_table_free(d->backing);
 	fs_helper_free(d->helper);
@@ -716,6 +755,7 @@ static int stop(struct daemon *d, struct err *err)
 
 	fs_watchdog_free(d->watchdog);
 	fs_view_boxes_close(d->boxes);
+	fs_view_sandboxes_close(d->traces);
 	/*
 	 * With a command running the process ends as it is: detaching takes the layers
 	 * along, and the next daemon finds all as after a kill.
@@ -742,6 +782,7 @@ static int stop(struct daemon *d, struct err *err)
 	(void)close(d->wake_fd);
 	free(d->mountpoint);
 	free(d->base);
+	free(d->traced);
 	free(d);
 	return ret;
 }

@@ -23,6 +23,7 @@ struct fs_job;
 struct fs_iobufs;
 struct fs_passthrough;
 struct fs_probes;
+struct fs_tap;
 struct fuse_session;
 
 struct fs_session_options {
@@ -61,6 +62,7 @@ struct fs_session_options {
 	/* @name was looked for in @dir in vain. As want. */
 	void (*missed)(void *ctx, uint64_t dir, const char *name);
 	void *ctx;
+	struct fs_tap *tap; /* hears what traced sandboxes ask for; NULL: nobody does */
 };
 
 /*

@@ -17,6 +17,7 @@
 #include "fs/capture/result.h"
 #include "fs/engine/engine.h"
 #include "fs/sandbox/journal.h"
+#include "fs/trace/trace.h"
 
 int fs_pool_name(const char *prefix, struct fs_pooled *dir, struct err *err)
 {
@@ -153,6 +154,8 @@ int fs_pool_recycle(int top_fd, struct fs_pooled *dir, struct err *err)
 		ret = empty_file(dir->dir_fd, FS_JOURNAL_NAME, err);
 	if (ret == 0)
 		ret = empty_file(dir->dir_fd, FS_RESULT_NAME, err);
+	if (ret == 0 && unlinkat(dir->dir_fd, FS_TRACE_NAME, 0) < 0 && errno != ENOENT)
+		ret = err_set(err, -errno, "cannot remove %s: %m", FS_TRACE_NAME);
 	if (ret == 0)
 		ret = fs_pool_name(FS_POOL_PREFIX, &ready, err);
 	if (ret < 0)

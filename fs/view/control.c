@@ -36,6 +36,10 @@ static int dot_lookup(const struct fs_view *view, const struct fs_entry *dir, co
 
 	if (dir->tag == DOT_LARGE)
 		return fs_large_lookup(dot->opts.large, name, out);
+	if (strcmp(name, "sandboxes") == 0) {
+		fs_view_sandboxes_root(dot->opts.traces, out);
+		return 1;
+	}
 	if (strcmp(name, dot_large.name) == 0) {
 		int ret = fs_fixed_entry(view, &dot_large, dot_large.name, out);
 
@@ -55,12 +59,19 @@ static int dot_lookup(const struct fs_view *view, const struct fs_entry *dir, co
 static int dot_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		    fs_view_each_fn each, void *ctx, struct err *err)
 {
-	for (uint64_t i = start; dir->tag == DOT_TOP && i < NR_DOT_FILES; i++) {
-		struct fs_entry entry = {0};
-		int ret = fs_fixed_entry(view, &dot_files[i], dot_files[i].name, &entry);
+	const struct fs_view_dot *dot = view->ctx;
 
+	for (uint64_t i = start; dir->tag == DOT_TOP && i <= NR_DOT_FILES; i++) {
+		const char *name = i < NR_DOT_FILES ? dot_files[i].name : "sandboxes";
+		struct fs_entry entry = {0};
+		int ret = 0;
+
+		if (i < NR_DOT_FILES)
+			ret = fs_fixed_entry(view, &dot_files[i], name, &entry);
+		else
+			fs_view_sandboxes_root(dot->opts.traces, &entry);
 		if (ret == 0)
-			ret = each(ctx, i, dot_files[i].name, &entry);
+			ret = each(ctx, i, name, &entry);
 		if (ret != 0)
 			return ret < 0 ? ret : 0;
 	}

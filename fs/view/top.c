@@ -22,6 +22,7 @@ struct fs_view_top {
 	struct fs_view view;
 	struct fs_view_cache *cache;
 	struct fs_view_dot *dot;
+	struct fs_view_sandboxes *traces;
 	struct fs_entry root;
 	struct fs_entry place; /* where session one is mounted, or a link to there */
 	char *beside;	       /* PLACE is a link to it; NULL */
@@ -40,6 +41,8 @@ static int top_lookup(const struct fs_view *view, const struct fs_entry *dir, co
 			return -ENOMEM;
 	} else if (strcmp(name, "cas") == 0)
 		fs_view_cache_root(top->cache, out);
+	else if (strcmp(name, "traced") == 0)
+		fs_view_sandboxes_traced(top->traces, out);
 	else if (strcmp(name, ".casbox") == 0)
 		fs_view_dot_root(top->dot, out);
 	else
@@ -50,11 +53,11 @@ static int top_lookup(const struct fs_view *view, const struct fs_entry *dir, co
 static int top_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		    fs_view_each_fn each, void *ctx, struct err *err)
 {
-	static const char *const names[] = {"cas", "sandboxes"};
+	static const char *const names[] = {"cas", "sandboxes", "traced"};
 
 	if (dir->tag != TOP_ROOT)
 		return 0;
-	for (uint64_t i = start; i < 2; i++) {
+	for (uint64_t i = start; i < 3; i++) {
 		struct fs_entry entry = {0};
 		int ret;
 
@@ -84,6 +87,7 @@ int fs_view_top_new(const struct fs_views_options *opts, struct fs_view_top **ou
 	if (!top)
 		return -ENOMEM;
 	top->view = (struct fs_view){&top_ops, top};
+	top->traces = opts->traces;
 	ret = fs_view_cache_new(opts->store, opts->meta, &top->cache);
 	if (ret == 0)
 		ret = fs_view_dot_new(opts, &top->dot);
@@ -209,7 +213,7 @@ static int boxes_list(const struct fs_view *view, const struct fs_entry *dir, ui
 
 	fs_slots_listed(boxes->slots);
 	if (all) {
-		fs_sandboxes_list(all, start, boxes_list_one, &list);
+		fs_sandboxes_list(all, FS_SANDBOXES_ONE, start, boxes_list_one, &list);
 		gate_leave(boxes);
 	}
 	return list.ret < 0 ? list.ret : 0;

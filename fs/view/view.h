@@ -13,6 +13,7 @@ struct fs_large;
 struct fs_sandboxes;
 struct fs_slots;
 struct fs_view;
+struct fs_view_sandboxes;
 struct meta;
 struct cas_store;
 
@@ -49,6 +50,7 @@ struct fs_entry {
 	bool has_mtime : 1;
 	bool has_mode : 1;
 	bool fleeting : 1; /* name and attributes must be asked for each time */
+	bool slow : 1;	   /* TEXT: takes long to make: no thread that serves does, nor stat */
 	bool partial : 1;  /* from list alone: kind and key, not enough for a node */
 };
 
@@ -96,7 +98,8 @@ struct fs_views_options {
 	struct meta *meta;
 	struct fs_sandboxes *sandboxes;
 	struct fs_slots *slots;
-	struct fs_large *large; /* may be NULL */
+	struct fs_large *large;		  /* may be NULL */
+	struct fs_view_sandboxes *traces; /* .casbox/sandboxes and traced */
 	/* Texts of .casbox: append to @out; 0 or negative. */
 	int (*config)(void *ctx, struct buf *out);
 	int (*help)(void *ctx, struct buf *out);
@@ -141,6 +144,16 @@ void fs_view_cache_root(struct fs_view_cache *cache, struct fs_entry *out);
 int fs_view_dot_new(const struct fs_views_options *opts, struct fs_view_dot **out);
 void fs_view_dot_free(struct fs_view_dot *dot);
 void fs_view_dot_root(struct fs_view_dot *dot, struct fs_entry *out);
+
+/*
+ * Two tops: of .casbox/sandboxes, and of traced. _close: from now on the table of sandboxes is
+ * not asked any more.
+ */
+int fs_view_sandboxes_new(const struct fs_views_options *opts, struct fs_view_sandboxes **out);
+void fs_view_sandboxes_free(struct fs_view_sandboxes *view);
+void fs_view_sandboxes_close(struct fs_view_sandboxes *view);
+void fs_view_sandboxes_root(struct fs_view_sandboxes *view, struct fs_entry *out);
+void fs_view_sandboxes_traced(struct fs_view_sandboxes *view, struct fs_entry *out);
 
 /* Owns its cache and dot views. */
 int fs_view_top_new(const struct fs_views_options *opts, struct fs_view_top **out);

@@ -11,13 +11,13 @@ body() {
 	file=$(put "$T/tree/a")
 	mount_start
 
-	eq "names at MNT" "cas sandboxes" "$(ls -A "$MNT" | paste -sd ' ')"
+	eq "names at MNT" "cas sandboxes traced" "$(ls -A "$MNT" | paste -sd ' ')"
 	eq "names in cas" "directory executable file" "$(ls "$MNT/cas" | paste -sd ' ')"
 	"$FSCHECK" stat "$MNT/.casbox" mode=0700
 	"$FSCHECK" stat "$MNT/.casbox/control" mode=0600
 	"$FSCHECK" stat "$MNT/cas/file" mode=0111
 	eq "not enumerable" "" "$(ls "$MNT/cas/file")"
-	for name in control version config help; do
+	for name in control version config help sandboxes; do
 		[ -e "$MNT/.casbox/$name" ] || fail "no .casbox/$name"
 	done
 	grep -q "^mountpoint = $MNT\$" "$MNT/.casbox/config" || fail "config does not tell"

@@ -222,7 +222,7 @@ static void test_list_is_in_order_and_without_unlisted(void **state)
 	(void)tests_box_create(&box, "z", &root, FS_WRITABLE_OUTPUTS, OUTPUTS(NULL));
 	assert_int_equal(fs_sandbox_create(box.all, &spec, &id, &path, NULL), 0);
 	(void)tests_box_create(&box, "a", &root, FS_WRITABLE_OUTPUTS, OUTPUTS(NULL));
-	fs_sandboxes_list(box.all, 0, collect, &names);
+	fs_sandboxes_list(box.all, FS_SANDBOXES_ONE, 0, collect, &names);
 	assert_string_equal(buf_str(&names), "z a");
 	assert_int_equal(fs_sandboxes_count(box.all), 3);
 	assert_int_equal(fs_sandboxes_describe(box.all, &all, NULL), 0);
@@ -232,7 +232,7 @@ static void test_list_is_in_order_and_without_unlisted(void **state)
 	/* The same order for the next daemon. */
 	tests_box_restart(&box);
 	buf_reset(&names);
-	fs_sandboxes_list(box.all, 0, collect, &names);
+	fs_sandboxes_list(box.all, FS_SANDBOXES_ONE, 0, collect, &names);
 	assert_string_equal(buf_str(&names), "z a");
 	tests_box_close(&box);
 }

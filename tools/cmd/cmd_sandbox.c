@@ -19,6 +19,7 @@ struct sandbox_args {
 	const char *id;
 	struct cli_list outputs;
 	const char *writable;
+	const char *trace;
 	const char *exit_code;
 	const char *stdout_digest;
 	const char *stderr_digest;
@@ -42,6 +43,8 @@ static const struct cli_option create_options[] = {
 	 "may be made by the action; PATH/ is made for it", false, NULL},
 	{"writable", 'w', CLI_TEXT, ARG(writable), "WHAT", "outputs (default), dirs or all", true,
 	 "outputs|dirs|all"},
+	{"trace", 0, CLI_TEXT, ARG(trace), "KIND", "off (default), names, reads or exact", false,
+	 "off|names|reads|exact"},
 	{"id", 0, CLI_TEXT, ARG(id), "ID", "its name (default: random)", false, NULL},
 	COMMON_ROWS,
 };
@@ -110,7 +113,7 @@ static int create(struct cli *cli, struct client *client, const struct sandbox_a
 	if (!args->root)
 		return cli_usage(cli, err, "--root DIGEST is missing");
 	ret = sandbox_digest(cli, args->root, root, err);
-	if (ret == 0 && command_init(&c, 8 + 2 * args->outputs.nr))
+	if (ret == 0 && command_init(&c, 10 + 2 * args->outputs.nr))
 		ret = err_set(err, -ENOMEM, "out of memory");
 	if (ret)
 		return ret;
@@ -118,6 +121,7 @@ static int create(struct cli *cli, struct client *client, const struct sandbox_a
 	command_option(&c, "--root", root);
 	command_option(&c, "--id", args->id);
 	command_option(&c, "--writable", args->writable);
+	command_option(&c, "--trace", args->trace);
 	for (size_t i = 0; i < args->outputs.nr; i++)
 		command_option(&c, "--output", args->outputs.items[i]);
 	ret = client_ask(client, c.words, c.nr, 0, &answer, err);

@@ -42,6 +42,7 @@ _casbox() {
 	else
 		case ${COMP_WORDS[COMP_CWORD - 1]} in
 		-w | --writable) COMPREPLY=($(compgen -W "outputs dirs all" -- "$cur")) ;;
+		--trace) COMPREPLY=($(compgen -W "off names reads exact" -- "$cur")) ;;
 		--durability) COMPREPLY=($(compgen -W "none batch full" -- "$cur")) ;;
 		--log-level) COMPREPLY=($(compgen -W "error warn info debug" -- "$cur")) ;;
 		*) COMPREPLY=($(compgen -f -- "$cur")) ;;
