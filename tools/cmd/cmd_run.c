@@ -44,6 +44,10 @@ static const struct cli_option options[] = {
 	 NULL},
 	{"writable", 'w', CLI_TEXT, ARG(writable), "WHAT", "outputs (default), dirs or all", true,
 	 "outputs|dirs|all"},
+	{"trace", 0, CLI_TEXT, ARG(trace), "KIND", "record what it reads: names, reads or exact",
+	 false, "off|names|reads|exact"},
+	{"trace-dir", 0, CLI_TEXT, ARG(trace_dir), "DIR", "write what was recorded to files there",
+	 false, NULL},
 	{"cache", 'c', CLI_FLAG, ARG(cache), NULL,
 	 "answer from the action cache if nothing changed", false, NULL},
 	{"trust-host", 0, CLI_FLAG, ARG(trust_host), NULL, "with --cache: do without --isolate",
@@ -156,6 +160,8 @@ static int check_args(struct run *run, const struct cli_words *words, struct err
 		return cli_usage(run->cli, err, "--trust-host belongs to --cache");
 	if (!a->isolate && a->share_net)
 		return cli_usage(run->cli, err, "--share-net belongs to --isolate");
+	if (a->trace_dir && !a->trace)
+		return cli_usage(run->cli, err, "--trace-dir needs --trace=names, reads or exact");
 	if (a->root && a->input)
 		return cli_usage(run->cli, err, "--root and --input exclude each other");
 	if (a->workdir && (a->workdir[0] == '/' || strstr(a->workdir, "..")))
@@ -173,6 +179,8 @@ static int check_args(struct run *run, const struct cli_words *words, struct err
 		ret = make_absolute(a->into ? a->into : a->input, &run->into, err);
 	if (ret == 0 && (a->isolate || a->cache))
 		ret = run_host_init(&run->host, &a->host_paths, a->share_net, err);
+	if (ret == 0 && a->trace_dir)
+		ret = make_absolute(a->trace_dir, &run->trace_dir, err);
 	if (ret == 0 && a->result)
 		ret = make_absolute(a->result, &run->result, err);
 	return ret;
@@ -361,6 +369,8 @@ static int run_all(struct run *run, struct err *err)
 		ret = run_action_load(run, err);
 	if (ret == 0 && run->args.cache)
 		ret = run_cache_look(run, &hit, err);
+	if (ret == 0 && hit && run->trace_dir)
+		cli_warn(run->cli, "nothing to trace: the result was kept from an earlier run");
 	if (ret == 0 && !hit) {
 		run->have_root = run->root[0] != '\0';
 		ret = run_anew(run, err);
@@ -378,6 +388,7 @@ static void run_fini(struct run *run)
 	fs_outputs_fini(&run->outputs);
 	free(run->into);
 	free(run->result);
+	free(run->trace_dir);
 	free(run->env);
 	fs_findings_fini(&run->foreign);
 	free(run->id);

@@ -28,6 +28,8 @@ struct run_args {
 	const char *input;
 	struct cli_list outputs;
 	const char *writable;
+	const char *trace;
+	const char *trace_dir;
 	const char *into;
 	const char *result;
 	struct cli_list env;
@@ -59,8 +61,9 @@ struct run {
 	bool keep_streams;	   /* standard output and error belong to the result */
 	struct run_action *action; /* NULL: none */
 	struct fs_outputs outputs;
-	char *into;   /* absolute; NULL: outputs go nowhere */
-	char *result; /* absolute; NULL */
+	char *into;	 /* absolute; NULL: outputs go nowhere */
+	char *result;	 /* absolute; NULL */
+	char *trace_dir; /* absolute; NULL */
 	char **env;
 	struct run_signals signals;
 	struct local *local;
@@ -99,6 +102,8 @@ void run_remove_sandbox(struct run *run);
 
 /* run_result.c: finish, put the outputs in place, write --result. */
 int run_collect(struct run *run, struct err *err);
+/* run_trace.c: what was recorded of the finished sandbox, to --trace-dir. */
+int run_write_trace(struct run *run, struct err *err);
 /* run->binary to --result, if that was asked for. */
 int run_write_result(struct run *run, struct err *err);
 

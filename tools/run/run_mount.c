@@ -61,7 +61,7 @@ int run_connect(struct run *run, struct err *err)
 static int create(struct run *run, struct err *err)
 {
 	const struct run_args *a = &run->args;
-	const char **words = calloc(12 + 2 * run->nr_asked, sizeof(*words));
+	const char **words = calloc(14 + 2 * run->nr_asked, sizeof(*words));
 	json_t *answer = NULL;
 	size_t nr = 0;
 	int ret;
@@ -74,6 +74,10 @@ static int create(struct run *run, struct err *err)
 	words[nr++] = run->root;
 	words[nr++] = "--writable";
 	words[nr++] = a->writable ? a->writable : "outputs";
+	if (a->trace) {
+		words[nr++] = "--trace";
+		words[nr++] = a->trace;
+	}
 	words[nr++] = a->id ? "--id" : "--unlisted";
 	if (a->id)
 		words[nr++] = a->id;

@@ -181,6 +181,8 @@ int run_collect(struct run *run, struct err *err)
 	int ret = finish(run, err);
 
 	if (ret == 0)
+		ret = run_write_trace(run, err);
+	if (ret == 0)
 		print_outputs(run);
 	if (ret == 0 && run->into)
 		ret = run_outputs_restore(local_store(run->local), run->into, &run->outputs,
