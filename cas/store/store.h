@@ -88,6 +88,16 @@ int cas_store_action_put(struct cas_store *store, const struct cas_digest *actio
 int cas_store_action_get(struct cas_store *store, const struct cas_digest *action, struct buf *out,
 			 struct err *err);
 
+/* A result, by the hash of its action, and when it was stored. */
+struct cas_action_age {
+	uint8_t hash[CAS_HASH_SZ];
+	int64_t mtime_ns;
+};
+
+/* At most @max of them, the newest first. Looks at every result, and reads none. */
+int cas_store_action_newest(struct cas_store *store, struct cas_action_age *out, size_t max,
+			    size_t *nr, struct err *err);
+
 /*
  * Make every blob published so far as durable as the store was opened for (batch: one
  * syncfs), and hand over their rows. Called before puts are acknowledged; after, and in

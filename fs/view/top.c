@@ -2,7 +2,7 @@
 
 /*
  * MNT (session two) holds an empty directory on which session one is mounted (or a link to
- * where it is, when that may not be), the cache
+ * where it is, when that may not be), the cache, the action cache, traced sandboxes
  * and, unlisted, .casbox. MNT/sandboxes (session one) holds a tree for each live sandbox.
  */
 #include <errno.h>
@@ -13,14 +13,18 @@
 #include "fs/node/identity.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/slot/slot.h"
+#include "fs/view/action.h"
 #include "fs/view/fixed.h"
+#include "fs/view/trees.h"
 #include "fs/view/view.h"
 
 enum top_tag { TOP_ROOT, TOP_PLACE };
 
 struct fs_view_top {
 	struct fs_view view;
+	struct fs_view_trees *trees;
 	struct fs_view_cache *cache;
+	struct fs_view_action *action;
 	struct fs_view_dot *dot;
 	struct fs_view_sandboxes *traces;
 	struct fs_entry root;
@@ -43,6 +47,8 @@ static int top_lookup(const struct fs_view *view, const struct fs_entry *dir, co
 		fs_view_cache_root(top->cache, out);
 	else if (strcmp(name, "traced") == 0)
 		fs_view_sandboxes_traced(top->traces, out);
+	else if (strcmp(name, "ac") == 0)
+		fs_view_action_root(top->action, out);
 	else if (strcmp(name, ".casbox") == 0)
 		fs_view_dot_root(top->dot, out);
 	else
@@ -53,11 +59,11 @@ static int top_lookup(const struct fs_view *view, const struct fs_entry *dir, co
 static int top_list(const struct fs_view *view, const struct fs_entry *dir, uint64_t start,
 		    fs_view_each_fn each, void *ctx, struct err *err)
 {
-	static const char *const names[] = {"cas", "sandboxes", "traced"};
+	static const char *const names[] = {"cas", "sandboxes", "traced", "ac"};
 
 	if (dir->tag != TOP_ROOT)
 		return 0;
-	for (uint64_t i = start; i < 3; i++) {
+	for (uint64_t i = start; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct fs_entry entry = {0};
 		int ret;
 
@@ -88,7 +94,11 @@ int fs_view_top_new(const struct fs_views_options *opts, struct fs_view_top **ou
 		return -ENOMEM;
 	top->view = (struct fs_view){&top_ops, top};
 	top->traces = opts->traces;
-	ret = fs_view_cache_new(opts->store, opts->meta, &top->cache);
+	ret = fs_view_trees_new(opts->store, &top->trees);
+	if (ret == 0)
+		ret = fs_view_cache_new(opts->store, opts->meta, top->trees, &top->cache);
+	if (ret == 0)
+		ret = fs_view_action_new(opts->store, opts->meta, top->trees, &top->action);
 	if (ret == 0)
 		ret = fs_view_dot_new(opts, &top->dot);
 	if (ret == 0)
@@ -110,7 +120,9 @@ void fs_view_top_free(struct fs_view_top *top)
 {
 	if (!top)
 		return;
+	fs_view_action_free(top->action);
 	fs_view_cache_free(top->cache);
+	fs_view_trees_free(top->trees);
 	fs_view_dot_free(top->dot);
 	free(top->beside);
 	free(top);

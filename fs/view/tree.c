@@ -5,6 +5,7 @@
 
 #include "cas/cas.h"
 #include "fs/node/identity.h"
+#include "fs/view/tree_i.h"
 #include "fs/view/view.h"
 #include "meta/meta.h"
 
@@ -25,6 +26,12 @@ static const struct fs_view_tree *tree_of(const struct fs_view *view)
 	return view->ctx;
 }
 
+void fs_tree_dir_props(const struct cas_properties *props, struct fs_entry *out)
+{
+	take_props(out, props->has_mtime, props->mtime_sec, props->mtime_nsec, props->has_mode,
+		   props->mode);
+}
+
 int fs_view_tree_props(struct meta *meta, struct fs_entry *out, struct err *err)
 {
 	struct meta_dirinfo info;
@@ -32,14 +39,12 @@ int fs_view_tree_props(struct meta *meta, struct fs_entry *out, struct err *err)
 
 	if (ret < 0)
 		return ret;
-	take_props(out, info.props.has_mtime, info.props.mtime_sec, info.props.mtime_nsec,
-		   info.props.has_mode, info.props.mode);
+	fs_tree_dir_props(&info.props, out);
 	return 0;
 }
 
-/* Everything but a directory's properties; out->target is borrowed from @from. */
-static int entry_of(const struct fs_view *view, const struct fs_entry *dir, const char *name,
-		    const struct meta_dirent *from, struct fs_entry *out)
+int fs_tree_entry(const struct fs_view *view, const struct fs_entry *dir, const char *name,
+		  const struct meta_dirent *from, struct fs_entry *out)
 {
 	out->view = view;
 	switch (from->kind) {
@@ -70,7 +75,7 @@ static int tree_lookup(const struct fs_view *view, const struct fs_entry *dir, c
 
 	if (ret <= 0)
 		return ret;
-	ret = entry_of(view, dir, name, &found, out);
+	ret = fs_tree_entry(view, dir, name, &found, out);
 	if (ret == 0 && out->kind == FS_KIND_SYMLINK)
 		found.target = NULL; /* handed over */
 	if (ret == 0 && out->kind == FS_KIND_DIR)
@@ -90,7 +95,7 @@ static int tree_list_one(void *ctx, uint64_t index, const struct meta_dirent *en
 {
 	const struct tree_list *list = ctx;
 	struct fs_entry out = {0};
-	int ret = entry_of(list->view, list->dir, entry->name, entry, &out);
+	int ret = fs_tree_entry(list->view, list->dir, entry->name, entry, &out);
 
 	return ret < 0 ? ret : list->each(list->ctx, index, entry->name, &out);
 }

@@ -14,6 +14,7 @@ struct fs_sandboxes;
 struct fs_slots;
 struct fs_view;
 struct fs_view_sandboxes;
+struct fs_view_trees;
 struct meta;
 struct cas_store;
 
@@ -49,7 +50,7 @@ struct fs_entry {
 	bool executable : 1;
 	bool has_mtime : 1;
 	bool has_mode : 1;
-	bool fleeting : 1; /* name and attributes must be asked for each time */
+	bool fleeting : 1; /* attributes, of a DIR name and list too, are asked for each time */
 	bool slow : 1;	   /* TEXT: takes long to make: no thread that serves does, nor stat */
 	bool partial : 1;  /* from list alone: kind and key, not enough for a node */
 };
@@ -131,13 +132,14 @@ int fs_view_tree_root(const struct fs_view_tree *tree, const struct cas_digest *
 		      const struct fs_key *path, uint64_t serial, struct fs_entry *out,
 		      struct err *err);
 
-struct fs_view_cache; /* cas/{file,executable,directory}/HASH-SIZE */
+struct fs_view_cache; /* cas/{file,executable,directory,tree,command}/HASH-SIZE */
 struct fs_view_dot;   /* the files of .casbox */
 struct fs_view_top;   /* what lies at MNT */
 struct fs_view_boxes; /* what lies at MNT/sandboxes */
 
 /* Each makes the view and, with _root, the entry of its top directory. */
-int fs_view_cache_new(struct cas_store *store, struct meta *meta, struct fs_view_cache **out);
+int fs_view_cache_new(struct cas_store *store, struct meta *meta, struct fs_view_trees *trees,
+		      struct fs_view_cache **out);
 void fs_view_cache_free(struct fs_view_cache *cache);
 void fs_view_cache_root(struct fs_view_cache *cache, struct fs_entry *out);
 

@@ -545,6 +545,19 @@ static void check_mmap_last(char **args, int nr)
 	(void)close(fd);
 }
 
+/* --- told WORD...: the words and the environment as they came, each with its NUL --- */
+
+static void print_told(char **args, int nr)
+{
+	extern char **environ;
+
+	for (int i = 0; i < nr; i++)
+		(void)fwrite(args[i], 1, strlen(args[i]) + 1, stdout);
+	(void)fwrite("--env--", 1, sizeof("--env--"), stdout);
+	for (char **v = environ; *v; v++)
+		(void)fwrite(*v, 1, strlen(*v) + 1, stdout);
+}
+
 static const struct {
 	const char *name;
 	int min, max;
@@ -555,6 +568,7 @@ static const struct {
 	{"call", 3, 4, check_call, "ERRNO[|ERRNO] CALL PATH [PATH]"},
 	{"attack", 1, 1, check_attack, "PATH"},
 	{"refuses", 1, 2, check_refuses, "PATH [ERRNO[|ERRNO]]"},
+	{"told", 0, INT_MAX, print_told, "WORD..."},
 	{"dirents", 1, 1, check_dirents, "DIR"},
 	{"inos", 1, 1, check_inos, "DIR"},
 	{"readlink", 2, 2, check_readlink, "PATH TEXT"},

@@ -25,7 +25,7 @@ body() {
 	done
 	"$FSCHECK" dirents "$MNT"
 	"$FSCHECK" dirents "$MNT/.casbox"
-	eq "names at the mount" "cas sandboxes" "$(cd "$MNT" && echo *)"
+	eq "names at the mount" "ac cas sandboxes traced" "$(cd "$MNT" && echo *)"
 	# The cache view resolves names and lists none.
 	eq "names in cas/file" "" "$(ls -A "$MNT/cas/file" 2> /dev/null)"
 	mount_stop

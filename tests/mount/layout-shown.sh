@@ -11,8 +11,8 @@ body() {
 	file=$(put "$T/tree/a")
 	mount_start
 
-	eq "names at MNT" "cas sandboxes traced" "$(ls -A "$MNT" | paste -sd ' ')"
-	eq "names in cas" "directory executable file" "$(ls "$MNT/cas" | paste -sd ' ')"
+	eq "names at MNT" "ac cas sandboxes traced" "$(ls -A "$MNT" | paste -sd ' ')"
+	eq "names in cas" "command directory executable file tree" "$(ls "$MNT/cas" | paste -sd ' ')"
 	"$FSCHECK" stat "$MNT/.casbox" mode=0700
 	"$FSCHECK" stat "$MNT/.casbox/control" mode=0600
 	"$FSCHECK" stat "$MNT/cas/file" mode=0111

@@ -22,7 +22,7 @@ mount_start
 casbox ctl --mount "$MNT" config > config
 grep -q '"mounting":"fusermount3"' config || fail "mounted otherwise: $(cat config)"
 eq "where sandboxes are" "$(beside)" "$(readlink "$MNT/sandboxes")"
-eq "seen from the mount" "cas sandboxes" "$(ls -m "$MNT" | tr -d ,)"
+eq "seen from the mount" "ac cas sandboxes traced" "$(ls -m "$MNT" | tr -d ,)"
 eq "mounts" 2 "$(mounts_below "$T" | wc -l)"
 
 # A sandbox is the tree. Its files are root's, so that no namespace makes them ours.
