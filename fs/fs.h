@@ -29,6 +29,7 @@ struct fs_options {
 	 */
 	bool own_namespace;
 	bool allow_other;
+	bool xattr;	/* files of trees and blobs have user.checksum.sha256 */
 	int nr_threads; /* of each session; 0: two */
 	int idle_s;	/* end after so long without sandboxes; 0: never */
 	bool automatic; /* started by `run`: `mount` may take over, `umount` ends it */

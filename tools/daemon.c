@@ -264,6 +264,8 @@ static void make_args(struct start_args *a, const char *self, const struct cli *
 		add_word(a, "--automatic", NULL);
 	if (start->allow_other)
 		add_word(a, "--allow-other", NULL);
+	if (start->option)
+		add_word(a, "--option", start->option);
 	if (start->without)
 		add_word(a, "--without", start->without);
 	if (start->warm) {

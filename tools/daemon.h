@@ -39,6 +39,7 @@ struct daemon_start {
 	const char *mountpoint; /* absolute */
 	bool automatic;
 	bool allow_other;
+	const char *option; /* NULL: none */
 	int threads;
 	uint64_t idle_ms;
 	uint64_t large;	     /* for daemon_start; daemon_ensure leaves it to the settings */

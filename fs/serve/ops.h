@@ -10,11 +10,12 @@
 struct err;
 struct fs_session;
 
-/* Each sets its operations: names, data, attributes, holes. */
+/* Each sets its operations: names, data, attributes, holes, extended attributes. */
 void fs_ops_name(struct fuse_lowlevel_ops *ops);
 void fs_ops_data(struct fuse_lowlevel_ops *ops);
 void fs_ops_attr(struct fuse_lowlevel_ops *ops);
 void fs_ops_seek(struct fuse_lowlevel_ops *ops);
+void fs_ops_xattr(struct fuse_lowlevel_ops *ops);
 
 /* Cached until we say otherwise, in seconds. */
 #define FS_FOREVER 1e9

@@ -235,8 +235,8 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 
 /*
  * Left to libfuse, which answers ENOSYS, after which the kernel never asks again:
- * access (default_permissions decides), getxattr and listxattr (answering them at all
- * makes every exec ask), flush and fsync.
+ * access (default_permissions decides), getxattr and listxattr (unless asked for: answering
+ * them at all makes every exec ask), flush and fsync.
  */
 void fs_ops_attr(struct fuse_lowlevel_ops *ops)
 {

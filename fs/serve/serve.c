@@ -225,6 +225,8 @@ static int env_config(void *ctx, json_t *out)
 
 	if (ret == 0)
 		ret = json_object_set(out, "slots", slots) == 0 ? 0 : -ENOMEM;
+	if (ret == 0)
+		ret = json_object_set_new(out, "xattr", json_boolean(d->opts->xattr));
 	json_decref(slots);
 
 	json_decref(o);
@@ -471,6 +473,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.no_opens = one && !fs_probes_is_off(d->probes, FS_FEATURE_NO_OPENS),
 		.passthrough = !one && !fs_probes_is_off(d->probes, FS_FEATURE_PASSTHROUGH),
 		.probe_fd = probe_fd,
+		.xattr = d->opts->xattr,
 		.nr_threads = d->nr_threads,
 		.uid = geteuid(),
 		.gid = getegid(),

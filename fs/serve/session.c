@@ -88,6 +88,8 @@ static int open_session(struct fs_session *session, int dev_fd, struct err *err)
 	fs_ops_data(&ops);
 	fs_ops_attr(&ops);
 	fs_ops_seek(&ops);
+	if (session->opts.xattr)
+		fs_ops_xattr(&ops);
 	session->se = fuse_session_new(&args, &ops, sizeof(ops), session);
 	fuse_opt_free_args(&args);
 	if (!session->se)

@@ -44,6 +44,7 @@ struct fs_session_options {
 	/* Hand files to the kernel where it takes them; @probe_fd as fs_passthrough_new. */
 	bool passthrough;
 	int probe_fd; /* borrowed */
+	bool xattr;   /* files tell their checksum as an extended attribute */
 	int nr_threads;
 	uid_t uid; /* owner of everything in it */
 	gid_t gid;

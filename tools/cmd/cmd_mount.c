@@ -29,6 +29,7 @@ struct mount_args {
 	bool foreground;
 	bool allow_other;
 	bool automatic;
+	const char *option;
 	uint64_t idle_ms;
 	uint64_t large;
 	int threads;
@@ -42,6 +43,8 @@ struct mount_args {
 static const struct cli_option mount_options[] = {
 	{"foreground", 'f', CLI_FLAG, ARG(foreground), NULL, "serve in this process", false, NULL},
 	{"allow-other", 0, CLI_FLAG, ARG(allow_other), NULL, "let other users in, too", true, NULL},
+	{"option", 'o', CLI_TEXT, ARG(option), "WORD", "xattr: files tell their checksum", true,
+	 "xattr"},
 	{"idle", 0, CLI_DURATION, ARG(idle_ms), "TIME",
 	 "end after so long without sandboxes (0: never)", true, NULL},
 	{"threads", 'j', CLI_NUMBER, ARG(threads), "N", "serving threads (default: 2)", true, NULL},
@@ -230,6 +233,7 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		.nr_tiers = cli->tiers.nr,
 		.mountpoint = mountpoint,
 		.allow_other = args->allow_other,
+		.xattr = args->option != NULL,
 		.nr_threads = args->threads,
 		.idle_s = (int)((args->idle_ms + 999) / 1000),
 		.automatic = args->automatic,
@@ -265,6 +269,7 @@ static int mount_at(struct cli *cli, struct mount_args *args, char **mountpoint,
 	struct daemon_start start = {
 		.automatic = args->automatic,
 		.allow_other = args->allow_other,
+		.option = args->option,
 		.threads = args->threads,
 		.idle_ms = args->idle_ms,
 		.large = args->large,
