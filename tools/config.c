@@ -14,10 +14,11 @@
 
 /* Every option marked `setting`, in any command; cli.c asserts it. */
 static const char *const known[] = {
-	"allow-other",	   "blobs",    "durability", "idle",	   "large",
-	"log-level",	   "low-size", "max-blobs",  "max-memory", "max-procs",
-	"max-size",	   "mode",     "mount",	     "option",	   "spool-max-bytes",
-	"spool-max-count", "threads",  "tier",	     "timeout",	   "writable",
+	"allow-other",	   "blobs",	      "durability", "idle",	  "large",
+	"log-level",	   "low-size",	      "max-blobs",  "max-memory", "max-output",
+	"max-procs",	   "max-size",	      "mode",	    "mount",	  "option",
+	"spool-max-bytes", "spool-max-count", "threads",    "tier",	  "timeout",
+	"writable",
 };
 #define NR_KNOWN (sizeof(known) / sizeof(known[0]))
 

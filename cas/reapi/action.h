@@ -74,6 +74,24 @@ int cas_result_shape(const void *data, size_t len, const struct cas_result_path 
 		     size_t nr_paths, enum cas_output_format format, struct buf *out,
 		     struct err *err);
 
+/* A limit that the command had, as its result tells it. */
+struct cas_limit {
+	const char *name;
+	uint64_t value;
+	uint64_t peak; /* has_peak */
+	bool has_peak;
+	bool reached;
+};
+
+#define CAS_RESULT_LIMIT_TYPE "type.googleapis.com/google.protobuf.Struct"
+
+/*
+ * Replace the ActionResult @result by one that has @limits in its auxiliary_metadata, each
+ * a Struct with "limit", "value", "peak" and "reached". -EUCLEAN: it is no ActionResult.
+ */
+int cas_result_add_limits(struct buf *result, const struct cas_limit *limits, size_t nr,
+			  struct err *err);
+
 enum cas_output_kind { CAS_OUTPUT_FILE, CAS_OUTPUT_DIR, CAS_OUTPUT_LINK };
 
 struct cas_result_output {

@@ -12,6 +12,7 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/reapi.pb-c.h"
+#include "cas/reapi/action.h"
 
 #define HOST_SZ 256
 
@@ -215,9 +216,44 @@ static void set_time(json_t *obj, const char *key, const Reapi__Timestamp *t)
 		(void)json_object_set_new(obj, key, json_time(t));
 }
 
+static json_t *json_value(const Reapi__Value *v)
+{
+	if (v && v->kind_case == REAPI__VALUE__KIND_STRING_VALUE)
+		return json_text(v->string_value);
+	if (v && v->kind_case == REAPI__VALUE__KIND_BOOL_VALUE)
+		return json_boolean(v->bool_value);
+	if (v && v->kind_case == REAPI__VALUE__KIND_NUMBER_VALUE) {
+		bool whole = v->number_value >= 0 && v->number_value < 9e15 &&
+			     v->number_value == (double)(int64_t)v->number_value;
+
+		return whole ? json_integer((json_int_t)v->number_value)
+			     : json_real(v->number_value);
+	}
+	return json_null();
+}
+
+/* Of the kinds of metadata the one that we write. */
+static void add_limit(json_t *list, const Reapi__Any *any)
+{
+	Reapi__Struct *s = strcmp(any->type_url, CAS_RESULT_LIMIT_TYPE) == 0
+				   ? reapi__struct__unpack(NULL, any->value.len, any->value.data)
+				   : NULL;
+	json_t *value = s ? json_object() : NULL;
+
+	for (size_t i = 0; s && i < s->n_fields; i++)
+		(void)json_object_set_new(value, s->fields[i]->key,
+					  json_value(s->fields[i]->value));
+	if (s)
+		(void)json_array_append_new(
+			list, json_pack("{s:s, s:o}", "@type", any->type_url, "value", value));
+	if (s)
+		reapi__struct__free_unpacked(s, NULL);
+}
+
 static json_t *json_meta(const Reapi__ExecutedActionMetadata *m)
 {
 	json_t *obj = json_object();
+	json_t *more = json_array();
 
 	if (m->worker && m->worker[0] != '\0')
 		(void)json_object_set_new(obj, "worker", json_text(m->worker));
@@ -228,6 +264,11 @@ static json_t *json_meta(const Reapi__ExecutedActionMetadata *m)
 	set_time(obj, "executionCompletedTimestamp", m->execution_completed_timestamp);
 	set_time(obj, "outputUploadStartTimestamp", m->output_upload_start_timestamp);
 	set_time(obj, "outputUploadCompletedTimestamp", m->output_upload_completed_timestamp);
+	for (size_t i = 0; i < m->n_auxiliary_metadata; i++)
+		add_limit(more, m->auxiliary_metadata[i]);
+	if (json_array_size(more) > 0)
+		(void)json_object_set(obj, "auxiliaryMetadata", more);
+	json_decref(more);
 	return obj;
 }
 
@@ -421,7 +462,7 @@ static bool is_whole(const Reapi__ActionResult *r)
 int fs_result_answer(const void *data, size_t len, const struct fs_outputs *outputs,
 		     const json_t *notes, json_t **answer, struct err *err)
 {
-	static const char *const lists[] = {"stray", "changed", "failed", "missing"};
+	static const char *const lists[] = {"stray", "changed", "failed", "missing", "limits"};
 	Reapi__ActionResult *r = reapi__action_result__unpack(NULL, len, data);
 	json_t *obj;
 

@@ -34,8 +34,8 @@ int fs_result_make(const struct fs_outputs *outputs, const struct fs_capture *ca
 
 /*
  * The answer of fs_sandbox_finish, from what fs_result_make made: "result", "outputs",
- * "stray", "changed", "failed" ("result_file" is the caller's). The same every time.
- * Text that is not UTF-8 appears with its odd bytes as \xNN in JSON, verbatim in binary.
+ * "stray", "changed", "failed", "missing", "limits" ("result_file" is the caller's). The same every
+ * time. Text that is not UTF-8 appears with its odd bytes as \xNN in JSON, verbatim in binary.
  * -EUCLEAN: @data is no ActionResult.
  */
 int fs_result_answer(const void *data, size_t len, const struct fs_outputs *outputs,

@@ -56,6 +56,24 @@ static int parse_trace(const char *word, enum fs_trace_kind *out, struct err *er
 		       "create: --trace wants off, names, reads or exact, not \"%.64s\"", word);
 }
 
+static int parse_max_output(const char *word, struct fs_sandbox_spec *spec, struct err *err)
+{
+	char *end = NULL;
+
+	if (!word)
+		return 0;
+	errno = 0;
+	spec->max_bytes = strtoull(word, &end, 10);
+	if (*end == ',' && end > word && end[1] >= '0' && end[1] <= '9')
+		spec->max_files = strtoull(end + 1, &end, 10);
+	if (errno || *end || word[0] < '0' || word[0] > '9' || spec->max_bytes > INT64_MAX / 2 ||
+	    spec->max_files > INT32_MAX || (spec->max_bytes == 0 && spec->max_files == 0))
+		return err_set(err, -EINVAL,
+			       "create: --max-output wants BYTES or BYTES,FILES, not \"%.64s\"",
+			       word);
+	return 0;
+}
+
 int control_create(struct control_call *call, struct err *err)
 {
 	const struct control_request *req = call->req;
@@ -73,6 +91,8 @@ int control_create(struct control_call *call, struct err *err)
 		ret = parse_writable(control_get(req, "writable"), &spec.writable, err);
 	if (ret == 0)
 		ret = parse_trace(control_get(req, "trace"), &spec.trace, err);
+	if (ret == 0)
+		ret = parse_max_output(control_get(req, "max-output"), &spec, err);
 	if (ret == 0) {
 		spec.outputs = outputs = control_values(req, "output", &spec.nr_outputs);
 		ret = outputs ? 0 : -ENOMEM;

@@ -23,6 +23,7 @@ static const struct control_opt opts_create[] = {
 	{"output", VALUE | MULTI, "PATH"},
 	{"writable", VALUE, "outputs|dirs|all"},
 	{"trace", VALUE, "off|names|reads|exact"},
+	{"max-output", VALUE, "BYTES[,FILES]"},
 	{"attach", 0, NULL},
 	{"unlisted", 0, NULL},
 	END_OF_OPTS,

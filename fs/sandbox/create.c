@@ -141,6 +141,8 @@ static int record_fill(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	rec->attached = spec->attached;
 	rec->trace = spec->trace;
 	rec->created_ns = fs_sandbox_now_ns();
+	rec->allowance.bytes = spec->max_bytes;
+	rec->allowance.files = spec->max_files;
 	rec->given = calloc(spec->nr_outputs + 1, sizeof(*rec->given));
 	if (!rec->id || !rec->boot_id || !rec->given)
 		return -ENOMEM;
@@ -191,6 +193,8 @@ static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const c
 	int ret = fs_sandbox_derive(all, sb, &view, err);
 
 	if (ret == 0)
+		ret = fs_allowance_begin(all, sb, sb->dir_fd, err);
+	if (ret == 0)
 		ret = fs_layers_prepare(sb, sb->dir_fd, err);
 	if (ret == 0)
 		ret = fs_sandbox_show_view(all, sb, view, err);
@@ -201,6 +205,11 @@ static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const c
 	ret = fs_layers_mount(all, sb, sb->dir_fd, false, err);
 	if (ret < 0)
 		return ret;
+	ret = fs_allowance_set(all, sb, sb->dir_fd, err);
+	if (ret < 0) {
+		fs_layers_unmount(all, sb);
+		return ret;
+	}
 	fs_sandbox_set_state(all, sb, FS_SANDBOX_LIVE);
 	ret = fs_record_write_new(&sb->rec, sb->dir_fd, all->durable, err);
 	if (ret == 0)
@@ -211,6 +220,14 @@ static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const c
 	if (ret < 0)
 		fs_layers_unmount(all, sb);
 	return ret;
+}
+
+/* Its directory, if the next sandbox may have it. */
+static int spare_dir(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	bool spare = !sb->leftover && sb->rec.allowance.keeper == FS_KEEPER_NONE;
+
+	return spare ? fs_sandbox_dir_steal(all, sb) : -1;
 }
 
 static int sandbox_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
@@ -228,11 +245,13 @@ static int sandbox_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 	sb->dir_fd = steal_fd(&dir->dir_fd);
 	(void)atomic_fetch_add(&all->nr_dirs, 1);
 	ret = sandbox_make(all, sb, dir->name, err);
-	if (ret < 0)
-		(void)fs_reaper_take(all, dir->name, fs_sandbox_dir_steal(all, sb),
-				     sb->rec.plan.nr_layers, NULL, NULL);
-	else
+	if (ret < 0) {
+		fs_allowance_end(all, sb, sb->dir_fd);
+		(void)fs_reaper_take(all, dir->name, spare_dir(all, sb), sb->rec.plan.nr_layers,
+				     NULL, NULL);
+	} else {
 		fs_sandbox_dir_settle(all, sb);
+	}
 	fs_pooled_free(dir);
 	return ret;
 }
@@ -308,9 +327,11 @@ int fs_sandbox_set_cgroup(struct fs_sandboxes *all, const char *id, const char *
 
 int fs_sandbox_drop_files(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
 {
+	if (sb->rec.allowance.keeper != FS_KEEPER_NONE)
+		fs_allowance_end(all, sb, fs_sandbox_dir(all, sb, NULL));
 	/* Who is inside still keeps what he has, and it is used for nothing else. */
-	return fs_reaper_take(all, sb->rec.id, sb->leftover ? -1 : fs_sandbox_dir_steal(all, sb),
-			      sb->rec.plan.nr_layers, sb->rec.cgroup, err);
+	return fs_reaper_take(all, sb->rec.id, spare_dir(all, sb), sb->rec.plan.nr_layers,
+			      sb->rec.cgroup, err);
 }
 
 void fs_sandbox_drop(struct fs_sandboxes *all, struct fs_sandbox *sb)

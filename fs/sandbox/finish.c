@@ -11,6 +11,7 @@
 #include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "cas/fetch/outbox.h"
+#include "cas/reapi/action.h"
 #include "cas/store/store.h"
 #include "fs/capture/capture.h"
 #include "fs/capture/foreign.h"
@@ -102,7 +103,8 @@ int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, stru
  */
 static bool may_move(const struct fs_sandbox *sb)
 {
-	return sb->idle_proven && sb->group_ended && !sb->leftover;
+	return sb->idle_proven && sb->group_ended && !sb->leftover &&
+	       sb->rec.allowance.keeper == FS_KEEPER_NONE;
 }
 
 static int capture(struct finish *f)
@@ -158,6 +160,28 @@ static int note_missing(struct finish *f, json_t **notes)
 	return ret < 0 ? err_set(f->err, ret, "no memory for a result") : 0;
 }
 
+static int note_limits(struct finish *f, json_t **notes)
+{
+	struct cas_limit limits[FS_ALLOWANCE_LIMITS];
+	size_t nr = fs_allowance_tell(f->all, f->sb, limits);
+	json_t *list = json_array();
+	int ret = list ? cas_result_add_limits(&f->result, limits, nr, f->err)
+		       : err_set(f->err, -ENOMEM, "no memory for a result");
+
+	for (size_t i = 0; i < nr; i++)
+		(void)json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:b}", "limit",
+							    limits[i].name, "value",
+							    (json_int_t)limits[i].value, "peak",
+							    (json_int_t)limits[i].peak, "reached",
+							    (int)limits[i].reached));
+	if (nr > 0 && *notes == NULL)
+		*notes = json_object();
+	if (nr > 0)
+		(void)json_object_set(*notes, "limits", list);
+	json_decref(list);
+	return ret;
+}
+
 static int make_result(struct finish *f)
 {
 	struct fs_record *rec = &f->sb->rec;
@@ -170,6 +194,8 @@ static int make_result(struct finish *f)
 			     &f->result, &notes, f->err);
 	if (ret == 0)
 		ret = note_missing(f, &notes);
+	if (ret == 0)
+		ret = note_limits(f, &notes);
 	if (ret < 0) {
 		json_decref(notes);
 		return ret;

@@ -20,6 +20,7 @@
 #include "fs/capture/early.h"
 #include "fs/capture/syncer.h"
 #include "fs/engine/cgroup.h"
+#include "fs/engine/meter.h"
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/sandbox_i.h"
 
@@ -170,7 +171,7 @@ static enum fs_early_wish wish_locked(struct fs_sandbox *sb, size_t n, const cha
 	char path[2 * PATH_MAX];
 
 	if (sb->rec.state != FS_SANDBOX_LIVE || n >= plan->nr_layers ||
-	    plan->layers[n].kind != FS_LAYER_BIND)
+	    plan->layers[n].kind != FS_LAYER_BIND || sb->rec.allowance.keeper != FS_KEEPER_NONE)
 		return FS_EARLY_NOTHING;
 	(void)snprintf(path, sizeof(path), "%s%s%s", plan->layers[n].path,
 		       plan->layers[n].path[0] ? "/" : "", below);
@@ -232,6 +233,8 @@ int fs_sandboxes_open(const struct fs_sandboxes_options *opts, struct fs_sandbox
 		ret = fs_syncer_new(all->store, &all->syncer, err);
 	if (ret == 0)
 		ret = fs_crew_new(&all->crew, err);
+	if (ret == 0 && fs_meters_new(&all->meters) < 0)
+		ret = err_set(err, -ENOMEM, "no memory for sandboxes");
 	if (ret == 0)
 		ret = fs_reaper_start(all, err);
 	if (ret == 0)
@@ -282,6 +285,8 @@ static int restore_live(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir
 		return ret;
 	}
 	ret = fs_layers_mount(all, sb, dir_fd, true, err);
+	if (ret == 0)
+		ret = fs_allowance_restore(all, sb, dir_fd, err);
 	if (ret == 0 && sb->rec.state == FS_SANDBOX_FINISHING) {
 		fs_sandbox_set_state(all, sb, FS_SANDBOX_LIVE);
 		ret = fs_sandbox_save(all, sb, err);
@@ -404,6 +409,7 @@ static NO_LOCK_CHECK void free_all(struct fs_sandboxes *all)
 		if (sb->view)
 			fs_derived_release(sb->view, all->meta);
 		HASH_DEL(all->by_id, sb);
+		fs_meter_free(all->meters, sb->meter);
 		fs_sandbox_free(sb);
 	}
 }
@@ -418,6 +424,7 @@ void fs_sandboxes_close(struct fs_sandboxes *all)
 	fs_crew_free(all->crew);
 	unmount_all(all);
 	free_all(all);
+	fs_meters_free(all->meters);
 	if (all->dir_fd >= 0)
 		(void)close(all->dir_fd);
 	(void)pthread_cond_destroy(&all->idle);

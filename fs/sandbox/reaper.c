@@ -40,7 +40,10 @@ static bool has_prefix(const char *name, const char *prefix)
 static void reap_name(struct fs_sandboxes *all, const char *name)
 {
 	struct err err = {0};
-	int ret = io_remove_tree(all->dir_fd, name, &err);
+	int ret;
+
+	fs_allowance_clear(all->dir_fd, name);
+	ret = io_remove_tree(all->dir_fd, name, &err);
 
 	if (ret < 0)
 		log_warn("cannot remove the files of a sandbox (%s): %s", name,

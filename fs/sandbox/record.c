@@ -128,6 +128,9 @@ json_t *fs_record_describe(const struct fs_record *rec)
 			writable_names[rec->writable], "trace", fs_trace_kind_name(rec->trace),
 			"unlisted", rec->unlisted, "attached", rec->attached, "outputs", outputs,
 			"layers", layers, "created_ns", (json_int_t)rec->created_ns);
+	if (obj && rec->allowance.keeper != FS_KEEPER_NONE)
+		(void)json_object_set_new(obj, "max_output",
+					  fs_allowance_describe(&rec->allowance));
 	if (obj && rec->cgroup)
 		(void)json_object_set_new(obj, "cgroup", json_string(rec->cgroup));
 	if (obj && rec->finished_ns != 0) {
@@ -265,6 +268,7 @@ static int record_from_json(const json_t *obj, struct fs_record *rec)
 	if (json_integer_value(json_object_get(obj, "version")) != RECORD_VERSION || !id || !root ||
 	    !boot || state < 0 || fs_sandbox_id_check(id, NULL) < 0 ||
 	    cas_digest_parse(root, &rec->root) < 0 ||
+	    fs_allowance_parse(json_object_get(obj, "max_output"), &rec->allowance) < 0 ||
 	    fs_writable_parse(json_string_value(json_object_get(obj, "writable")), &rec->writable) <
 		    0 ||
 	    (trace && fs_trace_kind_parse(trace, &rec->trace) < 0))

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "cas/digest.h"
+#include "fs/engine/allowance.h"
 #include "fs/sandbox/plan.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/trace/trace.h"
@@ -41,7 +42,8 @@ struct fs_record {
 	int64_t created_ns;
 	int64_t finished_ns; /* 0: not yet */
 	int exit_code;
-	json_t *notes;	     /* of fs_result_make; NULL: none */
+	json_t *notes; /* of fs_result_make; NULL: none */
+	struct fs_allowance allowance;
 	struct fs_plan plan; /* layers only: layer N has its files in upper/N */
 };
 

@@ -125,15 +125,17 @@ struct fs_sandbox_spec {
 	bool unlisted;		    /* does not appear in the listing of sandboxes/ */
 	bool attached;		    /* nobody's without its conversation: not restored */
 	enum fs_trace_kind trace;
+	uint64_t max_bytes; /* that it may write; 0: no limit */
+	uint64_t max_files;
 };
 
 /*
  * Make a sandbox usable: directories for outputs exist, layers are mounted, the record is
  * on disk. *path_out (caller frees) is its directory, *id_out (caller frees) its id.
  * -EINVAL: id or output path malformed or leading out. -EEXIST: id in use.
- * -EOPNOTSUPP: no exact traces here. -ENOENT: the root is in no tier. -ENOTDIR: the root is no
- * Directory, or an output's parent is a file or symlink in the tree. -EUCLEAN: a Directory on the
- * way is malformed.
+ * -EOPNOTSUPP: no exact traces here, or nobody who can keep max_bytes or max_files. -ENOENT: the
+ * root is in no tier. -ENOTDIR: the root is no Directory, or an output's parent is a file or
+ * symlink in the tree. -EUCLEAN: a Directory on the way is malformed.
  */
 int fs_sandbox_create(struct fs_sandboxes *all, const struct fs_sandbox_spec *spec, char **id_out,
 		      char **path_out, struct err *err);
@@ -164,7 +166,8 @@ struct fs_finish_spec {
  * and store the result; a second call gives the same answer. *answer is a new JSON
  * object: "result" (ActionResult in proto3 JSON), "outputs" (array of {"path","kind",
  * "digest"|"target"}), "stray" (names dropped), "failed" (array of {"path","error"} for
- * what could not be captured: over which another file system is mounted, for one),
+ * what could not be captured: over which another file system is mounted, for one), "limits"
+ * (array of {"limit","value","peak","reached"}, of max_bytes and max_files),
  * "result_file" (path of the binary ActionResult; not with @remove).
  * -EROFS: an input was changed or hidden under a policy that forbids it; the message and
  * "changed" name it, and *answer is set all the same. -ENOENT: no such sandbox.

@@ -24,6 +24,8 @@
 struct buf;
 struct fs_crew;
 struct fs_early;
+struct fs_meter;
+struct fs_meters;
 struct fs_pooled;
 struct fs_slot;
 struct fs_syncer;
@@ -59,6 +61,7 @@ struct fs_sandbox {
 	bool mounted;		      /* layers may be mounted */
 	bool bound;		      /* its directory is bound over itself */
 	struct fs_mount_key bind;     /* bound: by this mount, if it is known */
+	struct fs_meter *meter;	      /* of what it writes; NULL: no limit, or none kept yet */
 	struct fs_slot *parking;      /* covered: where its root goes, or is; NULL: nowhere */
 	bool frozen;		      /* layers were unmounted for good */
 	bool leftover;		      /* somebody may still write to the uppers */
@@ -101,7 +104,8 @@ struct fs_sandboxes {
 	uint64_t nr_captured GUARDED_BY(lock);
 
 	struct fs_syncer *syncer;
-	struct fs_crew *crew;	/* helps to capture */
+	struct fs_crew *crew; /* helps to capture */
+	struct fs_meters *meters;
 	struct fs_early *early; /* NULL: nothing is hashed before finish */
 	pthread_t reaper;
 	bool reaper_runs;

@@ -28,13 +28,18 @@ body() {
 	expect 0 casbox run --max-memory 1G -- sh -c "$EAT; echo went on"
 	! grep -q "ran into" err || fail "named without reason: $(cat err)"
 	status=0
-	casbox run --max-memory 64M --output out -- sh -c "$EAT; s=\$?; echo x > out; exit \$s" > out 2> err || status=$?
+	casbox run --max-memory 64M --timeout 1m --result r.json --output out -- sh -c "$EAT; s=\$?; echo x > out; exit \$s" > out 2> err || status=$?
 	[ $status -ne 0 ] || fail "200 MiB went into 64"
 	if grep -q "no control group keeps it" err; then
 		echo "note: no memory control group, only process limits"
 	else
 		eq "killed" 137 $status
 		said "the command ran into --max-memory 67.1 MB (peak 67.1 MB, 1 killed)"
+		# The result names limits in a form that any client of REAPI can read.
+		eq "limits in the result" "memory-bytes 67108864 67108864 True, timeout-ms 60000 False" \
+			"$(python3 -c 'import json
+m = json.load(open("r.json"))["executionMetadata"]["auxiliaryMetadata"]
+print("%(limit)s %(value)d %(peak)d %(reached)s, " % m[0]["value"] + "%(limit)s %(value)d %(reached)s" % m[1]["value"])')"
 	fi
 	if [ -z "${TEST_PLAIN:-}" ]; then
 		expect 0 casbox run --max-procs 10 -- python3 -c "$MANY"

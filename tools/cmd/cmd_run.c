@@ -15,6 +15,7 @@
 #include "tools/cli.h"
 #include "tools/cmd/client.h"
 #include "tools/cmd/local.h"
+#include "tools/cmd/sandbox.h"
 #include "tools/run/run.h"
 
 #define IDLE_MS 600000
@@ -42,6 +43,8 @@ static const struct cli_option options[] = {
 	 NULL},
 	{"max-procs", 0, CLI_NUMBER, ARG(max_procs), "N", "how many processes and threads", true,
 	 NULL},
+	{"max-output", 0, CLI_TEXT, ARG(max_output), "SIZE[,N]",
+	 "how much it may write, in how many files", true, NULL},
 	{"writable", 'w', CLI_TEXT, ARG(writable), "WHAT", "outputs (default), dirs or all", true,
 	 "outputs|dirs|all"},
 	{"trace", 0, CLI_TEXT, ARG(trace), "KIND", "record what it reads: names, reads or exact",
@@ -156,6 +159,9 @@ static int check_args(struct run *run, const struct cli_words *words, struct err
 		return cli_usage(run->cli, err,
 				 "--cache needs --isolate, or --trust-host if the command uses "
 				 "nothing of the host but its tools");
+	ret = sandbox_max_output(run->cli, a->max_output, run->max_output, err);
+	if (ret)
+		return ret;
 	if (!a->cache && a->trust_host)
 		return cli_usage(run->cli, err, "--trust-host belongs to --cache");
 	if (!a->isolate && a->share_net)
@@ -312,6 +318,22 @@ static int run_inside(struct run *run, struct err *err)
 	return ret;
 }
 
+static void note_limits(struct run *run)
+{
+	const struct run_child_result *c = &run->child;
+
+	run->nr_told = limits_tell(&run->limits, run->told);
+	run->limited = limits_report(&run->limits, run->cli, run->told);
+	if (run->timeout_ms)
+		run->told[run->nr_told++] = (struct cas_limit){
+			.name = "timeout-ms",
+			.value = run->timeout_ms,
+			.peak = (uint64_t)(c->end_ns - c->start_ns) / 1000000,
+			.has_peak = true,
+			.reached = c->timed_out,
+		};
+}
+
 /* Everything between a mount and the exit status. */
 static int run_in_sandbox(struct run *run, struct err *err)
 {
@@ -326,7 +348,7 @@ static int run_in_sandbox(struct run *run, struct err *err)
 	else if (ret == 0)
 		ret = run_command(run, (const char *const *)run->argv, 0, err);
 	if (ret == 0)
-		run->limited = limits_report(&run->limits, run->cli);
+		note_limits(run);
 	if (ret && run->child.exec_failed) {
 		cli_warn(run->cli, "%s", err_text(err, ret));
 		return run->child.status;

@@ -2,6 +2,7 @@
 #include "tools/cmd/cmd.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "tools/cli.h"
 #include "tools/cmd/client.h"
 #include "tools/cmd/local.h"
+#include "tools/cmd/progress.h"
 #include "tools/cmd/sandbox.h"
 
 struct sandbox_args {
@@ -20,6 +22,7 @@ struct sandbox_args {
 	struct cli_list outputs;
 	const char *writable;
 	const char *trace;
+	const char *max_output;
 	const char *exit_code;
 	const char *stdout_digest;
 	const char *stderr_digest;
@@ -45,6 +48,8 @@ static const struct cli_option create_options[] = {
 	 "outputs|dirs|all"},
 	{"trace", 0, CLI_TEXT, ARG(trace), "KIND", "off (default), names, reads or exact", false,
 	 "off|names|reads|exact"},
+	{"max-output", 0, CLI_TEXT, ARG(max_output), "SIZE[,N]",
+	 "how much the action may write, in how many files", true, NULL},
 	{"id", 0, CLI_TEXT, ARG(id), "ID", "its name (default: random)", false, NULL},
 	COMMON_ROWS,
 };
@@ -102,18 +107,41 @@ int sandbox_digest(struct cli *cli, const char *text, char out[CAS_DIGEST_STR_SZ
 	return ret;
 }
 
+int sandbox_max_output(struct cli *cli, const char *text, char out[48], struct err *err)
+{
+	const char *comma = text ? strchr(text, ',') : NULL;
+	auto_free char *size = text ? strndup(text, strcspn(text, ",")) : NULL;
+	char *end = NULL;
+	uint64_t bytes = 0;
+	unsigned long files = 0;
+
+	out[0] = '\0';
+	if (!text)
+		return 0;
+	if (comma)
+		files = strtoul(comma + 1, &end, 10);
+	if (!size || cli_parse_size(size, &bytes) || bytes == 0 || bytes > INT64_MAX / 2 ||
+	    (comma && (comma[1] < '1' || comma[1] > '9' || *end || files > INT32_MAX)))
+		return cli_usage(cli, err, "--max-output wants SIZE or SIZE,FILES, not '%s'", text);
+	(void)snprintf(out, 48, comma ? "%llu,%lu" : "%llu", (unsigned long long)bytes, files);
+	return 0;
+}
+
 static int create(struct cli *cli, struct client *client, const struct sandbox_args *args,
 		  struct err *err)
 {
 	char root[CAS_DIGEST_STR_SZ];
+	char max_output[48];
 	struct command c;
 	json_t *answer = NULL;
 	int ret;
 
 	if (!args->root)
 		return cli_usage(cli, err, "--root DIGEST is missing");
-	ret = sandbox_digest(cli, args->root, root, err);
-	if (ret == 0 && command_init(&c, 10 + 2 * args->outputs.nr))
+	ret = sandbox_max_output(cli, args->max_output, max_output, err);
+	if (ret == 0)
+		ret = sandbox_digest(cli, args->root, root, err);
+	if (ret == 0 && command_init(&c, 12 + 2 * args->outputs.nr))
 		ret = err_set(err, -ENOMEM, "out of memory");
 	if (ret)
 		return ret;
@@ -122,6 +150,7 @@ static int create(struct cli *cli, struct client *client, const struct sandbox_a
 	command_option(&c, "--id", args->id);
 	command_option(&c, "--writable", args->writable);
 	command_option(&c, "--trace", args->trace);
+	command_option(&c, "--max-output", max_output[0] ? max_output : NULL);
 	for (size_t i = 0; i < args->outputs.nr; i++)
 		command_option(&c, "--output", args->outputs.items[i]);
 	ret = client_ask(client, c.words, c.nr, 0, &answer, err);
@@ -135,6 +164,23 @@ static int create(struct cli *cli, struct client *client, const struct sandbox_a
 	(void)printf("%s\n", client_text(answer, "path"));
 	json_decref(answer);
 	return 0;
+}
+
+/* Writes that did not fit were cut or refused, so that it may never have been quite full. */
+static void print_limit(const struct cli *cli, const json_t *limit)
+{
+	uint64_t value = (uint64_t)json_integer_value(json_object_get(limit, "value"));
+	uint64_t peak = (uint64_t)json_integer_value(json_object_get(limit, "peak"));
+	char of[24], used[24];
+
+	if (!json_is_true(json_object_get(limit, "reached")))
+		return;
+	if (strcmp(client_text(limit, "limit"), "output-files") == 0)
+		cli_warn(cli, "the command came to --max-output: %" PRIu64 " of %" PRIu64 " files",
+			 peak, value);
+	else
+		cli_warn(cli, "the command came to --max-output: %s of %s",
+			 progress_size(peak, used), progress_size(value, of));
 }
 
 /* A build that leaves thousands of objects beside its outputs is no news after some. */
@@ -160,6 +206,7 @@ void sandbox_print_notes(const struct cli *cli, const json_t *answer)
 		cli_warn(cli, "cannot capture %s: %s", client_text(item, "path"),
 			 client_text(item, "error"));
 	}
+	json_array_foreach(json_object_get(answer, "limits"), i, item) print_limit(cli, item);
 	json_array_foreach(json_object_get(answer, "missing"), i, item)
 	{
 		cli_warn(cli, "an input was in no tier: %s %s", client_text(item, "type"),

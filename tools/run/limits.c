@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
+#include "cas/reapi/action.h"
 #include "tools/cli.h"
 #include "tools/cmd/progress.h"
 #include "tools/run/cgroup.h"
@@ -28,6 +29,7 @@
 
 static const struct {
 	const char *option;
+	const char *name; /* in the result */
 	const char *controller;
 	const char *v2_max;
 	const char *v2_peak;
@@ -39,11 +41,11 @@ static const struct {
 	const char *v1_word;
 	int resource;
 } kinds[LIMIT_NR] = {
-	{"--max-memory", "memory", "memory.max", "memory.peak", "memory.events", "oom_kill",
-	 "memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control", "oom_kill",
-	 RLIMIT_AS},
-	{"--max-procs", "pids", "pids.max", "pids.peak", "pids.events", "max", "pids.max", NULL,
-	 "pids.events", "max", RLIMIT_NPROC},
+	{"--max-memory", "memory-bytes", "memory", "memory.max", "memory.peak", "memory.events",
+	 "oom_kill", "memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control",
+	 "oom_kill", RLIMIT_AS},
+	{"--max-procs", "processes", "pids", "pids.max", "pids.peak", "pids.events", "max",
+	 "pids.max", NULL, "pids.events", "max", RLIMIT_NPROC},
 };
 
 static int write_text(int dir_fd, const char *name, const char *text)
@@ -244,29 +246,51 @@ static const char *amount(int kind, uint64_t value, char out[24])
 	return out;
 }
 
-bool limits_report(const struct limits *limits, struct cli *cli)
+static struct cas_limit tell_one(const struct limit *l, int kind)
 {
-	bool any = false; /* of process limits nobody can tell */
+	bool v1 = l->path != NULL;
+	struct cas_limit told = {.name = kinds[kind].name, .value = l->value};
+
+	/* Of process limits nobody can tell. */
+	if (l->dir_fd < 0)
+		return told;
+	told.reached = read_number(l->dir_fd, v1 ? kinds[kind].v1_events : kinds[kind].v2_events,
+				   v1 ? kinds[kind].v1_word : kinds[kind].v2_word) > 0;
+	told.peak = read_number(l->dir_fd, v1 ? kinds[kind].v1_peak : kinds[kind].v2_peak, NULL);
+	/* Who counts no peak was at the limit when it was hit. */
+	if (told.peak == 0 && told.reached)
+		told.peak = l->value;
+	told.has_peak = told.peak > 0;
+	return told;
+}
+
+size_t limits_tell(const struct limits *limits, struct cas_limit *out)
+{
+	size_t nr = 0;
+
+	for (int i = 0; i < LIMIT_NR; i++) {
+		if (limits->of[i].value)
+			out[nr++] = tell_one(&limits->of[i], i);
+	}
+	return nr;
+}
+
+bool limits_report(const struct limits *limits, struct cli *cli, const struct cas_limit *told)
+{
+	bool any = false;
 
 	for (int i = 0; i < LIMIT_NR; i++) {
 		const struct limit *l = &limits->of[i];
-		bool v1 = l->path != NULL;
 		char max[24], top[24];
-		uint64_t hits, peak;
 
 		any |= l->per_process;
-		if (!l->value || l->dir_fd < 0)
-			continue;
-		hits = read_number(l->dir_fd, v1 ? kinds[i].v1_events : kinds[i].v2_events,
-				   v1 ? kinds[i].v1_word : kinds[i].v2_word);
-		peak = read_number(l->dir_fd, v1 ? kinds[i].v1_peak : kinds[i].v2_peak, NULL);
-		if (hits == 0)
+		if (!l->value || !told++->reached)
 			continue;
 		any = true;
-		/* Who counts no peak was at the limit when it was hit. */
 		cli_warn(cli, "the command ran into %s %s (peak %s, %" PRIu64 " %s)",
-			 kinds[i].option, amount(i, l->value, max),
-			 amount(i, peak ? peak : l->value, top), hits,
+			 kinds[i].option, amount(i, l->value, max), amount(i, told[-1].peak, top),
+			 read_number(l->dir_fd, l->path ? kinds[i].v1_events : kinds[i].v2_events,
+				     l->path ? kinds[i].v1_word : kinds[i].v2_word),
 			 i == LIMIT_MEMORY ? "killed" : "times refused");
 	}
 	return any;

@@ -3,9 +3,11 @@
 #define TOOLS_RUN_LIMITS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/resource.h>
 
+struct cas_limit;
 struct cgroup;
 struct cli;
 
@@ -36,11 +38,14 @@ void limits_init(struct limits *limits);
  */
 void limits_begin(struct limits *limits, struct cli *cli, const struct cgroup *group);
 
+/* After the end of the command: what became of each limit, LIMIT_NR at most: so many. */
+size_t limits_tell(const struct limits *limits, struct cas_limit *out);
+
 /*
- * After the end of the command: name each limit that it ran into, and how far it went. True
- * when there was one, or could have been.
+ * Name each that it ran into, from @told. True when there was one, or could have been: of
+ * process limits nobody can tell.
  */
-bool limits_report(const struct limits *limits, struct cli *cli);
+bool limits_report(const struct limits *limits, struct cli *cli, const struct cas_limit *told);
 
 void limits_fini(struct limits *limits);
 

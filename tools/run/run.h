@@ -7,6 +7,7 @@
 
 #include "cas/base/buf.h"
 #include "cas/digest.h"
+#include "cas/reapi/action.h"
 #include "fs/capture/capture.h"
 #include "fs/sandbox/outputs.h"
 #include "tools/cli.h"
@@ -38,6 +39,7 @@ struct run_args {
 	uint64_t idle_ms;
 	uint64_t max_memory;
 	int max_procs;
+	const char *max_output;
 	const char *id;
 	const char *mount;
 	bool cache;
@@ -81,6 +83,9 @@ struct run {
 	struct fs_findings foreign;
 	struct cgroup cgroup;
 	struct limits limits;
+	char max_output[48];		     /* as create takes it; "": no limit */
+	struct cas_limit told[LIMIT_NR + 1]; /* the other limits, for the result */
+	size_t nr_told;
 	bool limited; /* the command ran into one */
 	struct run_child_result child;
 	json_t *answer;	   /* of finish */

@@ -81,6 +81,10 @@ static int create(struct run *run, struct err *err)
 	words[nr++] = a->id ? "--id" : "--unlisted";
 	if (a->id)
 		words[nr++] = a->id;
+	if (run->max_output[0]) {
+		words[nr++] = "--max-output";
+		words[nr++] = run->max_output;
+	}
 	for (size_t i = 0; i < run->nr_asked; i++) {
 		words[nr++] = "--output";
 		words[nr++] = run->asked[i];

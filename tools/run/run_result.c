@@ -57,7 +57,9 @@ static int finish(struct run *run, struct err *err)
 	const char *const fixed[] = {"finish",	run->id, "--exit-code", code,
 				     "--start", start,	 "--end",	end};
 	auto_free const char **words = calloc(12 + 2 * run->foreign.nr, sizeof(*words));
+	const json_t *limit;
 	size_t nr = 8;
+	size_t i;
 	int ret;
 
 	if (!words)
@@ -77,6 +79,8 @@ static int finish(struct run *run, struct err *err)
 	if (ret)
 		return ret;
 	sandbox_print_notes(run->cli, run->answer);
+	json_array_foreach(json_object_get(run->answer, "limits"), i, limit) run->limited |=
+		json_is_true(json_object_get(limit, "reached"));
 	return client_check(run->answer, err);
 }
 
@@ -95,7 +99,8 @@ static int read_result(struct run *run, struct err *err)
 
 	if (ret)
 		return err_set(err, ret, "cannot read the result %s: %s", file, strerror(-ret));
-	return run->action ? run_action_shape(run, err) : 0;
+	ret = cas_result_add_limits(&run->binary, run->told, run->nr_told, err);
+	return ret == 0 && run->action ? run_action_shape(run, err) : ret;
 }
 
 static int result_text(struct run *run, struct buf *out, struct err *err)
