@@ -23,7 +23,9 @@
  * Bytes stay in memory while they are few: then their hash, and with it their shard and
  * whether they are known, is there before any file is. More than that spills into a file
  * without a name: in cas/ where it can later be linked into its shard at no further
- * cost; else (no O_TMPFILE there) elsewhere in the store, to be copied in the end.
+ * cost; else (no O_TMPFILE there) elsewhere in the store, to be copied in the end. Where
+ * puts go through the spool it is in the spool, and when the disk of that is full in the
+ * blob directory after all.
  */
 
 #define MEMORY_MAX (1u << 20)
@@ -38,6 +40,8 @@ struct cas_put {
 	struct cas_hash *hash;
 	struct buf mem;
 	struct cas_tmp spill;
+	uint64_t spilled; /* bytes of it */
+	bool past_spool;  /* it is in the blob directory although there is a spool */
 	struct cas_digest digest;
 	const struct watch *watch; /* may be NULL */
 	uint64_t counted;	   /* what it was told that is not published */
@@ -101,25 +105,82 @@ static int open_nameless(struct cas_store *store, struct cas_tmp *out)
 	return 0;
 }
 
-static int open_spill(struct cas_store *store, struct cas_tmp *out)
+/* The same in the blob directory, in a shard, where what a crash leaves is cleared away. */
+static int open_unlinked(struct cas_store *store, struct cas_tmp *out)
 {
-	/* A spooled put never looks at the blob directory. */
-	int ret = cas_tmp_open_anywhere(store->spool ? store->spool_fd : store->cas_fd, out);
+	static const uint8_t any[CAS_HASH_SZ] = {0};
+	int ret = cas_tmp_open(store, store->cas_fd, any, true, out);
 
+	if (ret < 0)
+		return ret;
+	(void)unlinkat(store->cas_fd, out->path, 0);
+	out->path[0] = '\0';
+	out->top_fd = -1;
+	return 0;
+}
+
+static int open_spill(struct cas_put *put)
+{
+	struct cas_store *store = put->store;
+	bool spooled = store->spool && !put->past_spool;
+	/* A spooled put never looks at the blob directory. */
+	int ret = cas_tmp_open_anywhere(spooled ? store->spool_fd : store->cas_fd, &put->spill);
+
+	put->spilled = 0;
+	if (ret == -EOPNOTSUPP && put->past_spool)
+		return open_unlinked(store, &put->spill);
 	if (ret == -EOPNOTSUPP)
-		ret = cas_tmp_open_anywhere(store->dir_fd, out);
+		ret = cas_tmp_open_anywhere(store->dir_fd, &put->spill);
 	if (ret == -EOPNOTSUPP)
-		ret = open_nameless(store, out);
+		ret = open_nameless(store, &put->spill);
+	return ret;
+}
+
+/* Does @ret say that the disk of the spool is full, while the blob directory may have room? */
+static bool is_spool_full(const struct cas_put *put, int ret)
+{
+	return (ret == -ENOSPC || ret == -EDQUOT) && put->store->spool && !put->past_spool;
+}
+
+/* Go on in the blob directory with what the spool's disk had room for. */
+static int leave_spool(struct cas_put *put)
+{
+	auto_tmp struct cas_tmp old = put->spill;
+	uint64_t had = put->spilled;
+	int ret;
+
+	put->spill = CAS_TMP_NONE;
+	put->past_spool = true;
+	ret = open_spill(put);
+	if (ret == 0 && had > 0)
+		ret = cas_copy_fd(old.fd, put->spill.fd, had, CAS_COPY_ANY, NULL);
+	put->spilled = had;
+	return ret;
+}
+
+static int spill_bytes(struct cas_put *put, const void *data, size_t len)
+{
+	int ret = io_pwrite_full(put->spill.fd, data, len, (off_t)put->spilled);
+
+	if (is_spool_full(put, ret)) {
+		ret = leave_spool(put);
+		if (ret == 0)
+			ret = io_pwrite_full(put->spill.fd, data, len, (off_t)put->spilled);
+	}
+	if (ret == 0)
+		put->spilled += len;
 	return ret;
 }
 
 /* From memory to a file, from here on. */
 static int start_spill(struct cas_put *put)
 {
-	int ret = open_spill(put->store, &put->spill);
+	int ret = open_spill(put);
 
+	if (is_spool_full(put, ret))
+		ret = leave_spool(put);
 	if (ret == 0)
-		ret = io_write_full(put->spill.fd, buf_str(&put->mem), put->mem.len);
+		ret = spill_bytes(put, buf_str(&put->mem), put->mem.len);
 	if (ret == 0)
 		buf_fini(&put->mem);
 	return ret;
@@ -133,7 +194,7 @@ static int keep_bytes(struct cas_put *put, const void *data, size_t len)
 		return buf_append(&put->mem, data, len);
 	if (put->spill.fd < 0)
 		ret = start_spill(put);
-	return ret < 0 ? ret : io_write_full(put->spill.fd, data, len);
+	return ret < 0 ? ret : spill_bytes(put, data, len);
 }
 
 /* Remember that this put cannot succeed any more, and give back its space now. */
@@ -179,14 +240,27 @@ static int copy_small(struct cas_put *put, int fd, size_t size, struct err *err)
 	return cas_hash_bytes(put->mem.data, (size_t)got, &put->digest);
 }
 
-static int copy_large(struct cas_put *put, int fd, struct err *err)
+static int copy_once(struct cas_put *put, int fd, struct err *err)
 {
-	int ret = open_spill(put->store, &put->spill);
+	int ret = open_spill(put);
 
 	if (ret < 0)
 		return err_set(err, ret, "cannot make a file in store %s: %s", put->store->path,
 			       strerrordesc_np(-ret));
 	return cas_copy_hash_fd(fd, put->spill.fd, put->watch, &put->digest, err);
+}
+
+static int copy_large(struct cas_put *put, int fd, struct err *err)
+{
+	struct err why = {0};
+	int ret = copy_once(put, fd, &why);
+
+	if (is_spool_full(put, ret)) {
+		cas_tmp_fini(&put->spill);
+		put->past_spool = true;
+		return copy_once(put, fd, err);
+	}
+	return ret < 0 ? err_set(err, ret, "%s", err_text(&why, ret)) : ret;
 }
 
 int cas_put_copy_fd(struct cas_put *put, int fd, struct err *err)

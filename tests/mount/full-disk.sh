@@ -52,20 +52,24 @@ eq "blobs moved" 1 "$(blobs_in "$T/dir")"
 casbox --store "$T/s2" --blobs "$T/dir" cat "$digest" | cmp - "$T/large" || fail "after the move"
 expect 0 casbox --store "$T/s2" --blobs "$T/dir" fsck
 
-# No room in the spool: small blobs go to the directory themselves, large ones fail by name.
+# No room in the spool: blobs go to the directory themselves, and fail by name when that is full, too.
 small "$T/s3" 8m
 casbox --store "$T/s3" --blobs "$T/dir" put "$T/little" > "$T/out"
 fill "$T/s3"
 head -c 3000000 /dev/urandom > "$T/large-2"
-expect 1 casbox --store "$T/s3" --blobs "$T/dir" put "$T/large-2"
-said "large-2" "No space"
+expect 0 casbox --store "$T/s3" --blobs "$T/dir" put "$T/large-2"
+casbox --store "$T/s3" --blobs "$T/dir" cat "$(cat "$T/out")" | cmp - "$T/large-2" || fail "large, past the spool"
+head -c 3000000 /dev/urandom > "$T/large-3"
+expect 1 casbox --store "$T/s3" --blobs "$T/dir" put "$T/large-3"
+said "large-3" "No space"
 nothing_half "$T/dir"
+mount -o remount,size=16m "$T/dir"
 head -c 40000 /dev/urandom > "$T/other"
 expect 0 casbox --store "$T/s3" --blobs "$T/dir" put "$T/other"
 casbox --store "$T/s3" --blobs "$T/dir" cat "$(cat "$T/out")" | cmp - "$T/other" || fail "put past the spool"
 rm "$T/s3/fill"
-expect 0 casbox --store "$T/s3" --blobs "$T/dir" put "$T/large-2"
-casbox --store "$T/s3" --blobs "$T/dir" cat "$(cat "$T/out")" | cmp - "$T/large-2" || fail "put again"
+expect 0 casbox --store "$T/s3" --blobs "$T/dir" put "$T/large-3"
+casbox --store "$T/s3" --blobs "$T/dir" cat "$(cat "$T/out")" | cmp - "$T/large-3" || fail "put again"
 expect 0 casbox --store "$T/s3" --blobs "$T/dir" fsck
 umount "$T/s3" "$T/dir"
 

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -372,25 +373,65 @@ static void test_stale_handles_delay_only(void **state)
 	cas_store_close(store);
 }
 
+/* In pieces, as from a stream; or from a file, in one go. */
+static struct cas_digest put_large(struct cas_store *store, const unsigned char *data, size_t size,
+				   bool pieces)
+{
+	auto_close int fd = memfd_create("large", MFD_CLOEXEC);
+	struct cas_put *put = NULL;
+	struct cas_digest d = {0};
+	struct err err = {0};
+	int ret = cas_put_new(store, &put, &err);
+
+	for (size_t at = 0; ret == 0 && pieces && at < size; at += 100000)
+		ret = cas_put_write(put, data + at, size - at < 100000 ? size - at : 100000, &err);
+	if (ret == 0 && !pieces) {
+		assert_int_equal(io_write_full(fd, data, size), 0);
+		ret = cas_put_copy_fd(put, fd, &err);
+	}
+	if (ret == 0)
+		ret = cas_put_publish(put, NULL, &d, &err);
+	cas_put_free(put);
+	if (ret < 0)
+		fail_msg("%s", err.msg);
+	return d;
+}
+
+static void fill(const char *place)
+{
+	static const char page[4096];
+	auto_close int fd = open(place, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+
+	while (write(fd, page, sizeof(page)) > 0)
+		;
+	assert_int_equal(errno, ENOSPC);
+}
+
 static void test_full_spool_disk_puts_into_the_directory(void **state)
 {
+	static const size_t sizes[] = {900000, 3000000, 2500001};
 	const char *place = tests_path(*state, "store");
 	struct cas_store *store;
-	unsigned char *data = tests_noise(900000, 5);
-	struct cas_digest d;
-	struct err err = {0};
 
 	assert_int_equal(mkdir(place, 0755), 0);
-	if (mount("tmpfs", place, "tmpfs", 0, "size=512k") < 0)
+	if (mount("tmpfs", place, "tmpfs", 0, "size=1200k") < 0)
 		skip();
 	store = open_store(*state, "store");
 	start_plain(store);
-	if (cas_put_bytes(store, data, 900000, &d, &err) < 0)
-		fail_msg("%s", err.msg);
-	assert_true(is_moved(*state, &d));
+	for (unsigned i = 0; i < 4; i++) {
+		size_t size = sizes[i % 3] + i;
+		unsigned char *data = tests_noise(size, i + 5);
+		struct cas_digest d;
+
+		if (i == 3) /* not even the first block fits */
+			fill(tests_path(*state, "store/fill"));
+		d = put_large(store, data, size, i == 1);
+		assert_true(is_moved(*state, &d) || i == 0);
+		tests_assert_blob(store, &d, data, size);
+		free(data);
+		drain(store, CAS_SPOOL_ALL);
+	}
 	assert_int_equal(spooled(store), 0);
-	tests_assert_blob(store, &d, data, 900000);
-	free(data);
 	cas_store_close(store);
 	assert_int_equal(umount(tests_path(*state, "store")), 0);
 }
