@@ -11,6 +11,7 @@
 #include "cas/base/log.h"
 #include "cas/evict/evict_i.h"
 #include "cas/reapi.pb-c.h"
+#include "cas/spool/spool_i.h"
 #include "cas/store/store_i.h"
 
 /*
@@ -183,8 +184,12 @@ int cas_evict_actions(struct cas_store *store, const struct cas_marks *doomed, b
 		      struct err *err)
 {
 	struct sweep s = {.store = store, .doomed = doomed, .dry_run = dry_run, .err = err};
+	auto_close int waiting_fd = store->spool_fd < 0 ? -1 : cas_spool_results_open(store);
 	int ret = 0;
 
+	/* What moves in between is seen there. */
+	for (unsigned i = 0; i < CAS_LAYOUT_NR_SHARDS && ret == 0 && waiting_fd >= 0; i++)
+		ret = cas_walk_shard(waiting_fd, "spool/results", i, sweep_item, &s, err);
 	for (unsigned i = 0; i < CAS_LAYOUT_NR_SHARDS && ret == 0 && store->ac_fd >= 0; i++)
 		ret = cas_walk_shard(store->ac_fd, "ac", i, sweep_item, &s, err);
 	return ret;

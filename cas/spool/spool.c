@@ -40,7 +40,8 @@
  * again after a while (HELD). Failures are tried again, later each time, for ever.
  *
  * Left out: an order between blobs. A Directory may arrive before its files; others see
- * blobs, not trees, and miss what has not come yet as if it had been evicted.
+ * blobs, not trees, and miss what has not come yet as if it had been evicted. Results of
+ * actions come after the blobs that were accepted before them (spool_result.c).
  */
 
 #define MOVERS_DEFAULT 64
@@ -90,7 +91,7 @@ static void remove_entry(struct cas_spool *s, struct cas_spool_entry *e) REQUIRE
 static void *mover(void *arg);
 
 /* Threads are started as work comes; one that cannot be started is done without. */
-static void call_mover(struct cas_spool *s) REQUIRES(s->lock)
+void cas_spool_call_mover_locked(struct cas_spool *s)
 {
 	sigset_t all;
 	sigset_t old;
@@ -119,9 +120,10 @@ struct cas_spool_entry *cas_spool_add_locked(struct cas_spool *s, const struct c
 		return NULL;
 	}
 	s->bytes += digest->size;
+	e->seq = s->next_seq++;
 	make_ready(s, e);
 	if (!s->passive)
-		call_mover(s);
+		cas_spool_call_mover_locked(s);
 	return e;
 }
 
@@ -316,6 +318,12 @@ static void settle(struct cas_spool *s) REQUIRES(s->lock)
 	s->settling = false;
 }
 
+/* Of two times the first; 0 is never. */
+static unsigned long long earlier(unsigned long long a, unsigned long long b)
+{
+	return a == 0 || (b > 0 && b < a) ? b : a;
+}
+
 static void *mover(void *arg)
 {
 	struct cas_spool *s = arg;
@@ -331,16 +339,17 @@ static void *mover(void *arg)
 		if (s->nr_moved > 0 && !s->settling &&
 		    (s->nr_moved >= SETTLE_BATCH || s->ready == NULL)) {
 			settle(s);
+			(void)cas_spool_move_results_locked(s);
 			continue;
 		}
-		if (e || s->ready)
+		if (e || s->ready || cas_spool_move_results_locked(s))
 			continue;
 		e = take_held(s);
 		if (e) {
 			settle_held(s, e);
 			continue;
 		}
-		next = promote(s);
+		next = earlier(promote(s), cas_spool_results_due_locked(s));
 		if (s->ready)
 			continue;
 		s->nr_idle++;
@@ -378,8 +387,8 @@ bool cas_spool_is_served_locked(struct cas_spool *s)
 		return true;
 	/* It ended: its work is ours. */
 	s->passive = false;
-	if (s->ready)
-		call_mover(s);
+	if (s->ready || s->results)
+		cas_spool_call_mover_locked(s);
 	return false;
 }
 
@@ -456,12 +465,15 @@ int cas_spool_start(struct cas_store *store, const struct cas_spool_options *opt
 	set_defaults(&s->opts);
 	s->ready_tail = &s->ready;
 	s->service_fd = -1;
+	s->results_fd = -1;
 	lock_init(&s->lock, LOCK_RANK_LEAF, "cas_spool");
 	lock_cond_init(&s->work);
 	lock_cond_init(&s->room);
 	lock_cond_init(&s->end);
 	store->spool = s;
 	ret = choose_role(s, err);
+	if (ret == 0)
+		ret = cas_spool_results_make(s, err);
 	if (ret == 0 && s->opts.serve) {
 		ret = -pthread_create(&s->scanner, NULL, cas_spool_scanner, s);
 		s->has_scanner = ret == 0;
@@ -495,8 +507,11 @@ void cas_spool_stop(struct cas_store *store)
 		HASH_DEL(s->table, e);
 		free(e);
 	}
+	cas_spool_results_free(s);
 	if (s->service_fd >= 0)
 		(void)close(s->service_fd);
+	if (s->results_fd >= 0)
+		(void)close(s->results_fd);
 	store->spool = NULL;
 	(void)pthread_cond_destroy(&s->work);
 	(void)pthread_cond_destroy(&s->room);
@@ -524,7 +539,7 @@ static bool is_left(struct cas_spool *s, enum cas_spool_whose whose, bool *stuck
 			break;
 		}
 	}
-	return left;
+	return cas_spool_results_left_locked(s, whose == CAS_SPOOL_OWN, stuck) || left;
 }
 
 static int wait_moved(struct cas_spool *s, enum cas_spool_whose whose, const _Atomic bool *cancel,
@@ -535,8 +550,10 @@ static int wait_moved(struct cas_spool *s, enum cas_spool_whose whose, const _At
 	while (is_left(s, whose, &stuck)) {
 		if (stuck)
 			return err_set(err, -EAGAIN,
-				       "%u blobs wait in the spool for %s, and are kept there: %s",
-				       HASH_COUNT(s->table), s->store->blobs_path, s->last_error);
+				       "%u blobs and results wait in the spool for %s, and are "
+				       "kept there: %s",
+				       HASH_COUNT(s->table) + HASH_COUNT(s->results),
+				       s->store->blobs_path, s->last_error);
 		if (cancel && atomic_load(cancel))
 			return err_set(err, -ECANCELED, "interrupted");
 		(void)lock_wait(&s->lock, &s->room, lock_now_ns() + POLL_MS * NS_PER_MS);

@@ -49,9 +49,23 @@ struct cas_spool_entry {
 	bool seen;		/* by the scan that runs */
 	bool hold;		/* MOVED: its owner may still remove it */
 	enum cas_spool_state state;
+	uint64_t seq; /* in the order of acceptance, as far as that is known */
 	unsigned attempts;
 	unsigned long long due_ns;
 	struct cas_spool_entry *next; /* of those READY, or MOVED */
+	UT_hash_handle hh;
+};
+
+/* A result that waits. The table owns it; while it is @moving only the mover drops it. */
+struct cas_spool_result {
+	uint8_t hash[CAS_HASH_SZ]; /* of its action */
+	uint64_t after;		   /* blobs with a lower seq move first */
+	bool own;
+	bool moving;
+	bool again; /* put once more while it was being moved */
+	bool seen;  /* by the scan that runs */
+	unsigned attempts;
+	unsigned long long due_ns; /* 0: at once */
 	UT_hash_handle hh;
 };
 
@@ -59,12 +73,16 @@ struct cas_spool {
 	struct cas_store *store;
 	struct cas_spool_options opts;
 	int service_fd; /* STORE/spool/.mover; -1: not open */
+	int results_fd; /* STORE/spool/results; -1: not open */
 
 	struct lock lock; /* a leaf; guards the rest */
 	pthread_cond_t work;
 	pthread_cond_t room; /* an entry went, or moved on */
 	pthread_cond_t end;  /* stop was set */
 	struct cas_spool_entry *table;
+	struct cas_spool_result *results;
+	uint64_t next_seq;
+	bool moving_results;
 	struct cas_spool_entry *ready;
 	struct cas_spool_entry **ready_tail;
 	struct cas_spool_entry *moved;
@@ -108,6 +126,9 @@ struct cas_spool_entry *cas_spool_find_locked(struct cas_spool *s, const uint8_t
 struct cas_spool_entry *cas_spool_add_locked(struct cas_spool *s, const struct cas_digest *digest)
 	REQUIRES(s->lock);
 
+/* Let a thread look for work. */
+void cas_spool_call_mover_locked(struct cas_spool *s) REQUIRES(s->lock);
+
 /* Bring the table up to date with the files; each new one is a leftover if @leftover. */
 int cas_spool_scan(struct cas_spool *s, bool leftover, struct err *err);
 /* The thread of one that serves. */
@@ -134,5 +155,30 @@ int cas_spool_move(struct cas_spool *s, const struct cas_spool_job *job, bool *h
 /* Look once more, after the hold: 1 there, 0 gone, negative. */
 int cas_spool_confirm(struct cas_spool *s, const struct cas_digest *digest);
 int cas_spool_unlink(struct cas_spool *s, const struct cas_digest *digest);
+
+/* --- results (spool_result.c) --- */
+
+/* The waiting result of an action, or -ENOENT. */
+int cas_spool_result_open(const struct cas_store *store, const uint8_t hash[CAS_HASH_SZ]);
+/* The directory of those that wait, or -ENOENT. */
+int cas_spool_results_open(const struct cas_store *store);
+int cas_spool_results_make(struct cas_spool *s, struct err *err);
+void cas_spool_results_free(struct cas_spool *s);
+/* Take one: durable with the next cas_store_sync. */
+int cas_spool_result_put(struct cas_spool *s, const struct cas_digest *action, const void *data,
+			 size_t len);
+
+/* Lock held on entry and return. Find or add; NULL: no memory. */
+struct cas_spool_result *cas_spool_result_add_locked(struct cas_spool *s, const uint8_t *hash)
+	REQUIRES(s->lock);
+/* Those that no scan has seen have been moved by another process. */
+void cas_spool_results_forget_locked(struct cas_spool *s) REQUIRES(s->lock);
+/* Do any wait? *stuck becomes false when one of them has not failed often. */
+bool cas_spool_results_left_locked(const struct cas_spool *s, bool own_only, bool *stuck)
+	REQUIRES(s->lock);
+/* Move some of those whose time has come; false: there was none. */
+bool cas_spool_move_results_locked(struct cas_spool *s) REQUIRES(s->lock);
+/* When the next that failed is due; 0: none. */
+unsigned long long cas_spool_results_due_locked(const struct cas_spool *s) REQUIRES(s->lock);
 
 #endif

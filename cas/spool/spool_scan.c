@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cas/base/auto.h"
+#include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/log.h"
 #include "cas/spool/spool_i.h"
@@ -92,7 +93,37 @@ static void forget_unseen(struct cas_spool *s) REQUIRES(s->lock)
 			s->ready_tail = &e->next;
 		}
 	}
+	cas_spool_results_forget_locked(s);
 	(void)pthread_cond_broadcast(&s->room);
+}
+
+/* --- results --- */
+
+static int note_result(void *ctx, const struct cas_walk_item *item)
+{
+	struct buf *names = ctx;
+
+	if (item->kind == CAS_WALK_TMP)
+		sweep_tmp(item);
+	return item->kind == CAS_WALK_ENTRY ? buf_append(names, item->hash, CAS_HASH_SZ) : 0;
+}
+
+static int walk_results(struct cas_store *store, cas_walk_fn each, void *ctx, struct err *err)
+{
+	auto_close int fd = cas_spool_results_open(store);
+	int ret = 0;
+
+	for (unsigned i = 0; i < CAS_LAYOUT_NR_SHARDS && ret == 0 && fd >= 0; i++)
+		ret = cas_walk_shard(fd, "spool/results", i, each, ctx, err);
+	return ret;
+}
+
+static void add_results(struct cas_spool *s, const struct buf *names) REQUIRES(s->lock)
+{
+	for (size_t at = 0; at < names->len; at += CAS_HASH_SZ)
+		(void)cas_spool_result_add_locked(s, (const uint8_t *)names->data + at);
+	if (names->len > 0 && !s->passive)
+		cas_spool_call_mover_locked(s);
 }
 
 /* Begin a scan; false when another thread is at it. */
@@ -105,6 +136,8 @@ static bool unsee(struct cas_spool *s)
 	s->scanning = true;
 	for (struct cas_spool_entry *e = s->table; e && begun; e = e->hh.next)
 		e->seen = false;
+	for (struct cas_spool_result *r = s->results; r && begun; r = r->hh.next)
+		r->seen = false;
 	lock_drop(&s->lock);
 	return begun;
 }
@@ -121,13 +154,18 @@ static int walk(struct cas_store *store, cas_walk_fn each, struct scan *scan, st
 int cas_spool_scan(struct cas_spool *s, bool leftover, struct err *err)
 {
 	struct scan scan = {.s = s, .leftover = leftover};
+	auto_buf struct buf results = {0};
 	int ret;
 
 	if (!unsee(s))
 		return 0;
-	ret = walk(s->store, take_one, &scan, err);
+	/* Results first: the blobs that came before them are then seen, too. */
+	ret = walk_results(s->store, note_result, &results, err);
+	if (ret == 0)
+		ret = walk(s->store, take_one, &scan, err);
 	lock_take(&s->lock);
 	s->scanning = false;
+	add_results(s, &results);
 	if (ret == 0 && s->passive)
 		forget_unseen(s);
 	lock_drop(&s->lock);
@@ -139,6 +177,8 @@ int cas_spool_usage(struct cas_store *store, uint64_t *blobs, uint64_t *bytes, s
 	struct scan scan = {0};
 	int ret = store->spool_fd < 0 ? 0 : walk(store, count_one, &scan, err);
 
+	if (ret == 0 && store->spool_fd >= 0)
+		ret = walk_results(store, count_one, &scan, err);
 	if (ret < 0)
 		return ret;
 	*blobs = scan.blobs;

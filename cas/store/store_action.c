@@ -13,6 +13,7 @@
 #include "cas/fetch/outbox.h"
 #include "cas/fsck/adopt_i.h"
 #include "cas/put/tmp.h"
+#include "cas/spool/spool_i.h"
 #include "cas/store/store_i.h"
 
 /*
@@ -24,12 +25,33 @@
 
 #define ACTION_MAX (256u << 20)
 
-static int read_action(struct cas_store *store, const struct cas_digest *action, struct buf *out)
+int cas_action_read(int fd, struct buf *out, struct stat *st)
+{
+	ssize_t got;
+	int ret;
+
+	if (fstat(fd, st) < 0)
+		return -errno;
+	if (!S_ISREG(st->st_mode) || st->st_size > (off_t)ACTION_MAX)
+		return -EUCLEAN;
+	if (st->st_size == 0)
+		return -ENOENT;
+	ret = buf_reserve(out, (size_t)st->st_size);
+	if (ret < 0)
+		return ret;
+	got = io_pread_full(fd, out->data + out->len, (size_t)st->st_size, 0);
+	if (got < 0)
+		return (int)got;
+	out->len += (size_t)got;
+	out->data[out->len] = '\0';
+	return 0;
+}
+
+static int read_stored(struct cas_store *store, const struct cas_digest *action, struct buf *out)
 {
 	char path[CAS_LAYOUT_PATH_SZ];
 	auto_close int fd = -1;
 	struct stat st;
-	ssize_t got;
 	int ret;
 
 	cas_layout_path(action->hash, path);
@@ -38,22 +60,21 @@ static int read_action(struct cas_store *store, const struct cas_digest *action,
 	fd = openat(store->ac_fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOTDIR ? -ENOENT : -errno;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode) || st.st_size > (off_t)ACTION_MAX)
-		return -EUCLEAN;
-	if (st.st_size == 0)
-		return -ENOENT;
-	ret = buf_reserve(out, (size_t)st.st_size);
-	if (ret < 0)
-		return ret;
-	got = io_pread_full(fd, out->data + out->len, (size_t)st.st_size, 0);
-	if (got < 0)
-		return (int)got;
-	out->len += (size_t)got;
-	out->data[out->len] = '\0';
-	cas_adopt_hit_action(store, fd, &st);
-	return 0;
+	ret = cas_action_read(fd, out, &st);
+	if (ret == 0)
+		cas_adopt_hit_action(store, fd, &st);
+	return ret;
+}
+
+/* The one that waits is the later one; it is stored before it ceases to wait. */
+static int read_action(struct cas_store *store, const struct cas_digest *action, struct buf *out)
+{
+	auto_close int fd = cas_spool_result_open(store, action->hash);
+	struct stat st;
+
+	if (fd >= 0 && cas_action_read(fd, out, &st) == 0)
+		return 0;
+	return read_stored(store, action, out);
 }
 
 /* Is this very result stored already? */
@@ -62,15 +83,8 @@ static bool is_stored(struct cas_store *store, const struct cas_digest *action, 
 {
 	auto_buf struct buf old = {0};
 
-	return read_action(store, action, &old) == 0 && old.len == len &&
+	return read_stored(store, action, &old) == 0 && old.len == len &&
 	       memcmp(old.data, data, len) == 0;
-}
-
-/* With a spool, the sync that comes before the acknowledgment does not reach ac/. */
-static bool must_sync_now(const struct cas_store *store)
-{
-	return store->durability == CAS_DURABILITY_FULL ||
-	       (store->spool && store->durability == CAS_DURABILITY_BATCH);
 }
 
 /* An eviction looks which result it removes, and removes it, under the same lock. */
@@ -86,23 +100,42 @@ static int replace_action(struct cas_store *store, const struct cas_digest *acti
 	return ret;
 }
 
-static int write_action(struct cas_store *store, const struct cas_digest *action, const void *data,
-			size_t len)
+int cas_action_write(struct cas_store *store, int top_fd, const struct cas_digest *action,
+		     const void *data, size_t len)
 {
 	auto_tmp struct cas_tmp tmp = CAS_TMP_NONE;
-	int ret = cas_tmp_open(store, store->ac_fd, action->hash, true, &tmp);
+	int ret = cas_tmp_open(store, top_fd, action->hash, true, &tmp);
 
 	if (ret == 0)
 		ret = io_write_full(tmp.fd, data, len);
 	if (ret == 0)
 		ret = cas_store_dress(store, tmp.fd, CAS_BLOB_MODE);
-	if (ret == 0 && must_sync_now(store) && fdatasync(tmp.fd) < 0)
+	if (ret == 0 && store->durability == CAS_DURABILITY_FULL && fdatasync(tmp.fd) < 0)
 		ret = -errno;
 	if (ret == 0)
 		ret = replace_action(store, action, &tmp);
 	if (ret == 0 && store->durability == CAS_DURABILITY_FULL)
-		ret = cas_shard_sync(store->ac_fd, action->hash);
+		ret = cas_shard_sync(top_fd, action->hash);
 	return ret;
+}
+
+/* Nothing is looked for in the blob directory, which may be slow, where there is a spool. */
+static int write_action(struct cas_store *store, const struct cas_digest *action, const void *data,
+			size_t len)
+{
+	int ret = -ENOSPC;
+
+	if (store->spool)
+		ret = cas_spool_result_put(store->spool, action, data, len);
+	if (ret != -ENOSPC && ret != -EDQUOT)
+		return ret;
+	if (is_stored(store, action, data, len))
+		return 0;
+	ret = cas_action_write(store, store->ac_fd, action, data, len);
+	if (ret == 0)
+		atomic_store(&store->dirty, true);
+	/* A spooled put syncs the spool alone. */
+	return ret == 0 && store->spool ? cas_store_sync_blobs(store, NULL) : ret;
 }
 
 /* From a tier, and kept here from now on; what it names comes when it is touched. */
@@ -144,12 +177,9 @@ int cas_store_action_put(struct cas_store *store, const struct cas_digest *actio
 	if (len == 0 || len > ACTION_MAX)
 		return err_set(err, -EINVAL, "a result of %zu bytes for action %s", len,
 			       CAS_DIGEST_TEXT(action));
-	if (is_stored(store, action, data, len))
-		return 0;
 	ret = write_action(store, action, data, len);
 	if (ret < 0)
 		return err_set(err, ret, "cannot store the result of action %s: %s",
 			       CAS_DIGEST_TEXT(action), strerrordesc_np(-ret));
-	atomic_store(&store->dirty, true);
 	return cas_outbox_add(store->outbox, CAS_PUSH_ACTION, action, err);
 }

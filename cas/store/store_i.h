@@ -180,6 +180,12 @@ int cas_walk_extras(int top_fd, const char *top, unsigned shard, cas_walk_fn eac
 		    struct err *err);
 int cas_walk_beside(int top_fd, const char *top, cas_walk_fn each, void *ctx, struct err *err);
 
+/* The result that @fd holds, appended. -ENOENT: it is empty. -EUCLEAN: no file for one. */
+int cas_action_read(int fd, struct buf *out, struct stat *st);
+/* A result below @top_fd, replacing what is there; synced only where each put is. */
+int cas_action_write(struct cas_store *store, int top_fd, const struct cas_digest *action,
+		     const void *data, size_t len);
+
 /* Does this stat fit a variant of mode @mode and @size bytes, as we left it? */
 bool cas_variant_intact(const struct cas_store *store, const struct stat *st, mode_t mode,
 			uint64_t size);
