@@ -3,18 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cas/base/auto.h"
-#include "cas/base/buf.h"
 #include "cas/base/err.h"
-#include "cas/base/log.h"
 #include "cas/fetch/fetch_i.h"
-#include "cas/put/put.h"
 #include "cas/store/store_i.h"
 
 /*
@@ -22,21 +18,9 @@
  * needed. A flight asks one tier after the other, through a put, which hashes: nothing is
  * published under a digest but the bytes that have it.
  *
- * Other processes that share the store: each takes a write lock on a byte that the digest
- * chooses (48 bits of it) in STORE/lock, far beyond the bytes that are locked for other
- * reasons, and looks again once it has it. The lock is the open file description's, so a
- * killed process leaves nothing behind. Who does not get it in CLAIM_MS fetches all the
- * same: two downloads are better than none.
- *
  * A waiter's @flight says where it is in a list; it is NULL once the flight is done with
  * it. So leave knows, under the lock, who of the two was first.
  */
-
-#define CLAIM_MS      30000
-#define CLAIM_STEP_MS 10
-#define CLAIM_BASE    (1LL << 48)
-#define CANCEL_MS     50
-#define WRONG_TRIES   2 /* of one tier that sent wrong bytes */
 
 void cas_fetch_never_here(bool never)
 {
@@ -84,252 +68,6 @@ int cas_fetch_worse(int a, int b)
 	return at[0] > at[1] ? a : b;
 }
 
-/* ---- threads and queues ---- */
-
-static void queue_add(struct cas_fetch_queue *q, struct cas_fetch_task *task)
-{
-	task->next = NULL;
-	task->prev = q->tail;
-	if (q->tail)
-		q->tail->next = task;
-	else
-		q->head = task;
-	q->tail = task;
-	q->nr++;
-	task->queued = true;
-}
-
-static void queue_remove(struct cas_fetch_queue *q, struct cas_fetch_task *task)
-{
-	if (task->prev)
-		task->prev->next = task->next;
-	else
-		q->head = task->next;
-	if (task->next)
-		task->next->prev = task->prev;
-	else
-		q->tail = task->prev;
-	task->prev = task->next = NULL;
-	q->nr--;
-	task->queued = false;
-}
-
-static struct cas_fetch_queue *queue_of(struct cas_fetch *f, const struct cas_fetch_task *task)
-{
-	return task->background ? &f->foreseen : &f->wanted;
-}
-
-static struct cas_fetch_task *next_locked(struct cas_fetch *f) REQUIRES(f->lock)
-{
-	struct cas_fetch_task *task = f->wanted.head;
-
-	if (task == NULL && (f->nr_background < CAS_FETCH_THREADS / 2 || f->ending))
-		task = f->foreseen.head;
-	if (task)
-		queue_remove(queue_of(f, task), task);
-	return task;
-}
-
-static void *thread_main(void *arg)
-{
-	struct cas_fetch *f = arg;
-
-	lock_take(&f->lock);
-	for (;;) {
-		struct cas_fetch_task *task = next_locked(f);
-		bool background;
-
-		if (task == NULL && f->ending)
-			break;
-		if (task == NULL) {
-			f->nr_idle++;
-			(void)lock_wait(&f->lock, &f->work, 0);
-			f->nr_idle--;
-			continue;
-		}
-		background = task->background;
-		f->nr_background += background;
-		lock_drop(&f->lock);
-		task->run(f, task);
-		lock_take(&f->lock);
-		f->nr_background -= background;
-	}
-	lock_drop(&f->lock);
-	return NULL;
-}
-
-/* Signals are for the program's own threads. */
-static int start_thread_locked(struct cas_fetch *f) REQUIRES(f->lock)
-{
-	sigset_t all;
-	sigset_t old;
-	int ret;
-
-	(void)sigfillset(&all);
-	(void)pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&f->threads[f->nr_threads], NULL, thread_main, f);
-	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (ret != 0)
-		return -ret;
-	(void)pthread_setname_np(f->threads[f->nr_threads], "fetch");
-	f->nr_threads++;
-	return 0;
-}
-
-/* How many tasks could begin now. Threads that were woken for some still count as idle. */
-static int nr_ready_locked(const struct cas_fetch *f) REQUIRES(f->lock)
-{
-	int background = CAS_FETCH_THREADS / 2 - f->nr_background;
-
-	return f->wanted.nr + (f->foreseen.nr < background ? f->foreseen.nr : background);
-}
-
-int cas_fetch_submit_locked(struct cas_fetch *f, struct cas_fetch_task *task)
-{
-	int ret = 0;
-
-	queue_add(queue_of(f, task), task);
-	if (nr_ready_locked(f) > f->nr_idle && f->nr_threads < CAS_FETCH_THREADS)
-		ret = start_thread_locked(f);
-	/* One is enough for it to be done in the end. */
-	if (ret < 0 && f->nr_threads == 0) {
-		queue_remove(queue_of(f, task), task);
-		return ret;
-	}
-	(void)pthread_cond_signal(&f->work);
-	return 0;
-}
-
-/* ---- one blob ---- */
-
-bool cas_fetch_is_here(struct cas_fetch *f, const struct cas_digest *digest)
-{
-	auto_close int fd = -1;
-
-	return cas_store_open_here(f->store, digest, &fd, NULL) == 0;
-}
-
-struct incoming {
-	struct cas_store *store;
-	struct cas_put *put;
-};
-
-static int incoming_write(void *ctx, const void *data, size_t len, struct err *err)
-{
-	struct incoming *in = ctx;
-
-	return cas_put_write(in->put, data, len, err);
-}
-
-static int incoming_restart(void *ctx, struct err *err)
-{
-	struct incoming *in = ctx;
-
-	cas_put_free(in->put);
-	in->put = NULL;
-	return cas_put_new(in->store, &in->put, err);
-}
-
-static int ask_tier(struct cas_fetch *f, struct cas_tier *tier, struct cas_flight *flight,
-		    struct err *err)
-{
-	struct incoming in = {.store = f->store};
-	const struct cas_sink sink = {incoming_write, incoming_restart, &in};
-	int ret = cas_put_new(f->store, &in.put, err);
-
-	if (ret == 0)
-		ret = cas_tier_get(tier, &flight->digest, &sink, &flight->call, err);
-	if (ret == 0) {
-		ret = cas_put_publish(in.put, &flight->digest, NULL, err);
-		if (ret == -EBADMSG)
-			err_set(err, ret, "tier %s sent other bytes as blob %s",
-				cas_tier_name(tier), CAS_DIGEST_TEXT(&flight->digest));
-	}
-	cas_put_free(in.put);
-	return ret;
-}
-
-/* All tiers, until one has it. */
-static int ask_tiers(struct cas_fetch *f, struct cas_flight *flight, struct err *err)
-{
-	int worst = 0;
-
-	for (size_t i = 0; i < f->nr_tiers; i++) {
-		int ret = -EBADMSG;
-
-		for (int tries = 0; tries < WRONG_TRIES && ret == -EBADMSG; tries++) {
-			struct err why = {0};
-
-			ret = ask_tier(f, f->tiers[i], flight, &why);
-			if (ret == 0 || ret == -ECANCELED)
-				return ret;
-			if (ret == -EBADMSG) {
-				log_warn("%s", err_text(&why, ret));
-				lock_take(&f->lock);
-				f->stats.nr_refused++;
-				lock_drop(&f->lock);
-			}
-			if (cas_fetch_worse(worst, ret) == ret)
-				*err = why;
-			worst = cas_fetch_worse(worst, ret);
-		}
-	}
-	if (worst == -ENOENT)
-		return err_set(err, worst, "blob %s is in no tier",
-			       CAS_DIGEST_TEXT(&flight->digest));
-	return err_context(err, worst, "cannot fetch blob %s", CAS_DIGEST_TEXT(&flight->digest));
-}
-
-static struct flock claim_of(const struct cas_digest *digest, short type)
-{
-	long long at = 0;
-
-	for (int i = 0; i < 6; i++)
-		at = at << 8 | digest->hash[i];
-	return (struct flock){
-		.l_type = type, .l_whence = SEEK_SET, .l_start = CLAIM_BASE + at, .l_len = 1};
-}
-
-/* Keep other processes from fetching it, too; whoever had it before may have brought it. */
-static void claim(struct cas_fetch *f, struct cas_flight *flight)
-{
-	const struct timespec nap = {.tv_nsec = CLAIM_STEP_MS * 1000000L};
-	unsigned long long end = lock_now_ns() + CLAIM_MS * 1000000ULL;
-	struct flock fl = claim_of(&flight->digest, F_WRLCK);
-
-	while (f->lock_fd >= 0 && fcntl(f->lock_fd, F_OFD_SETLK, &fl) < 0) {
-		if ((errno != EAGAIN && errno != EACCES) || lock_now_ns() >= end ||
-		    cas_call_check(&flight->call) < 0)
-			return;
-		(void)nanosleep(&nap, NULL);
-	}
-}
-
-static void unclaim(struct cas_fetch *f, const struct cas_digest *digest)
-{
-	struct flock fl = claim_of(digest, F_UNLCK);
-
-	if (f->lock_fd >= 0)
-		(void)fcntl(f->lock_fd, F_OFD_SETLK, &fl);
-}
-
-static void flight_run(struct cas_fetch *f, struct cas_fetch_task *task)
-{
-	struct cas_flight *flight = (struct cas_flight *)task;
-	struct err why = {0};
-	int ret = 0;
-
-	claim(f, flight);
-	if (!cas_fetch_is_here(f, &flight->digest)) {
-		ret = ask_tiers(f, flight, &why);
-		flight->fetched = ret == 0;
-	}
-	unclaim(f, &flight->digest);
-	if (ret < 0 && task->background)
-		log_info("%s", err_text(&why, ret));
-	cas_fetch_flight_end(f, flight, ret, &why);
-}
-
 /* ---- the table ---- */
 
 static struct cas_flight *flight_new(const struct cas_digest *digest, bool background)
@@ -339,7 +77,7 @@ static struct cas_flight *flight_new(const struct cas_digest *digest, bool backg
 	if (flight == NULL)
 		return NULL;
 	flight->digest = *digest;
-	flight->task.run = flight_run;
+	flight->task.run = cas_fetch_flight_run;
 	flight->task.background = background;
 	cas_call_init(&flight->call, 0);
 	flight->call.background = background;
@@ -395,7 +133,7 @@ static int get_locked(struct cas_fetch *f, const struct cas_digest *digest, bool
 		f->stats.nr_joined += !background;
 		/* Somebody waits for it now: to the front. */
 		if (!background && flight->task.background && flight->task.queued) {
-			queue_remove(&f->foreseen, &flight->task);
+			cas_fetch_unqueue_locked(f, &flight->task);
 			flight->task.background = false;
 			flight->call.background = false;
 			/* There is a thread: it was queued before. */
@@ -463,7 +201,7 @@ bool cas_fetch_leave(struct cas_fetch *fetch, struct cas_fetch_waiter *waiter)
 		if (flight->waiters == NULL && !flight->task.background && !flight->part) {
 			leave_locked(fetch, flight);
 			if (flight->task.queued) {
-				queue_remove(&fetch->wanted, &flight->task);
+				cas_fetch_unqueue_locked(fetch, &flight->task);
 				unused = flight;
 			} else {
 				cas_call_cancel(&flight->call);
@@ -557,102 +295,6 @@ void cas_fetch_stats(struct cas_fetch *fetch, struct cas_fetch_stats *out)
 	lock_take(&fetch->lock);
 	*out = fetch->stats;
 	lock_drop(&fetch->lock);
-}
-
-/* ---- to wait ---- */
-
-struct blocked {
-	struct cas_fetch_waiter waiter; /* first */
-	struct lock lock;
-	pthread_cond_t cond;
-	bool done;
-	int ret;
-	struct err *err;
-};
-
-static void blocked_done(struct cas_fetch_waiter *waiter, int ret, const struct err *why)
-{
-	struct blocked *b = (struct blocked *)waiter;
-
-	lock_take(&b->lock);
-	b->ret = ret;
-	if (ret < 0 && b->err)
-		*b->err = *why;
-	b->done = true;
-	(void)pthread_cond_broadcast(&b->cond);
-	lock_drop(&b->lock);
-}
-
-static int blocked_wait(struct cas_fetch *fetch, struct blocked *b, const _Atomic bool *cancel)
-{
-	lock_take(&b->lock);
-	while (!b->done) {
-		unsigned long long until = cancel ? lock_now_ns() + CANCEL_MS * 1000000ULL : 0;
-
-		(void)lock_wait(&b->lock, &b->cond, until);
-		if (!b->done && cancel && atomic_load(cancel)) {
-			bool left;
-
-			lock_drop(&b->lock);
-			left = cas_fetch_leave(fetch, &b->waiter);
-			lock_take(&b->lock);
-			if (left) {
-				b->ret = -ECANCELED;
-				break;
-			}
-			cancel = NULL; /* it is done, or about to be */
-		}
-	}
-	lock_drop(&b->lock);
-	return b->ret;
-}
-
-NO_LOCK_CHECK int cas_fetch_wait(struct cas_fetch *fetch, const struct cas_digest *digest,
-				 const _Atomic bool *cancel, struct err *err)
-{
-	struct blocked b = {.waiter.done = blocked_done, .err = err};
-	int ret;
-
-	if (cas_store_is_read_only(fetch->store))
-		return err_set(err, -EROFS,
-			       "blob %s is not here, and cannot be fetched into a read-only store",
-			       CAS_DIGEST_TEXT(digest));
-	lock_init(&b.lock, LOCK_RANK_LEAF, "cas_fetch.blocked");
-	lock_cond_init(&b.cond);
-	ret = cas_fetch_begin(fetch, digest, &b.waiter);
-	if (ret == 0)
-		ret = blocked_wait(fetch, &b, cancel);
-	(void)pthread_cond_destroy(&b.cond);
-	lock_fini(&b.lock);
-	if (ret == -ECANCELED)
-		return err_set(err, ret, "blob %s: nobody waits for it any more",
-			       CAS_DIGEST_TEXT(digest));
-	return ret;
-}
-
-int cas_fetch_action(struct cas_fetch *fetch, const struct cas_digest *action, struct buf *out,
-		     struct err *err)
-{
-	int worst = 0;
-
-	for (size_t i = 0; i < fetch->nr_tiers; i++) {
-		struct cas_call call;
-		struct err why = {0};
-		int ret;
-
-		cas_call_init(&call, 0);
-		ret = cas_tier_action_get(fetch->tiers[i], action, out, &call, &why);
-		cas_call_fini(&call);
-		if (ret == 0)
-			return 0;
-		if (cas_fetch_worse(worst, ret) == ret && err)
-			*err = why;
-		worst = cas_fetch_worse(worst, ret);
-	}
-	if (worst == 0 || worst == -ENOENT)
-		return err_set(err, -ENOENT, "there is no result of action %s in any tier",
-			       CAS_DIGEST_TEXT(action));
-	return worst;
 }
 
 /* ---- open and close ---- */

@@ -81,6 +81,12 @@ struct cas_fetch {
 /* Lock held. -EAGAIN: there is no thread, nor can one be started; it stays the caller's. */
 int cas_fetch_submit_locked(struct cas_fetch *f, struct cas_fetch_task *task) REQUIRES(f->lock);
 
+/* Out of the queue it is in. */
+void cas_fetch_unqueue_locked(struct cas_fetch *f, struct cas_fetch_task *task) REQUIRES(f->lock);
+
+/* A flight, which it ends. */
+void cas_fetch_flight_run(struct cas_fetch *f, struct cas_fetch_task *task);
+
 /* Is the blob in the store by now? Does not ask tiers. */
 bool cas_fetch_is_here(struct cas_fetch *f, const struct cas_digest *digest);
 
