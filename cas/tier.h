@@ -66,7 +66,8 @@ void cas_tier_close(struct cas_tier *tier);
 /* The URL without its options. */
 const char *cas_tier_name(const struct cas_tier *tier);
 bool cas_tier_is_writable(const struct cas_tier *tier);
-/* Can it do put_many, or get_tree, in fewer round trips than one a blob? */
+/* Can it do get_many, put_many, or get_tree, in fewer round trips than one a blob? */
+bool cas_tier_gets_batches(const struct cas_tier *tier);
 bool cas_tier_puts_batches(const struct cas_tier *tier);
 bool cas_tier_has_trees(const struct cas_tier *tier);
 

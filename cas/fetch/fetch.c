@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <utlist.h>
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
@@ -157,14 +158,14 @@ static int get_locked(struct cas_fetch *f, const struct cas_digest *digest, bool
 	return 0;
 }
 
-int cas_fetch_begin(struct cas_fetch *fetch, const struct cas_digest *digest,
-		    struct cas_fetch_waiter *waiter)
+static int begin(struct cas_fetch *fetch, const struct cas_digest *digest, bool background,
+		 struct cas_fetch_waiter *waiter)
 {
 	struct cas_flight *flight = NULL;
 	int ret;
 
 	lock_take(&fetch->lock);
-	ret = get_locked(fetch, digest, false, &flight);
+	ret = get_locked(fetch, digest, background, &flight);
 	if (ret == 0) {
 		waiter->flight = flight;
 		waiter->next = flight->waiters;
@@ -174,13 +175,35 @@ int cas_fetch_begin(struct cas_fetch *fetch, const struct cas_digest *digest,
 	return ret;
 }
 
-void cas_fetch_foresee(struct cas_fetch *fetch, const struct cas_digest *digest)
+int cas_fetch_begin(struct cas_fetch *fetch, const struct cas_digest *digest,
+		    struct cas_fetch_waiter *waiter)
 {
-	struct cas_flight *flight;
+	return begin(fetch, digest, false, waiter);
+}
 
-	lock_take(&fetch->lock);
-	(void)get_locked(fetch, digest, true, &flight);
-	lock_drop(&fetch->lock);
+int cas_fetch_begin_ahead(struct cas_fetch *f, const struct cas_digest *digest,
+			  struct cas_fetch_waiter *waiter)
+{
+	return begin(f, digest, true, waiter);
+}
+
+bool cas_fetch_call_begin(struct cas_fetch *f, struct cas_fetch_call *call)
+{
+	bool ending;
+
+	lock_take(&f->lock);
+	ending = f->ending;
+	if (!ending)
+		DL_APPEND(f->calls, call);
+	lock_drop(&f->lock);
+	return !ending;
+}
+
+void cas_fetch_call_end(struct cas_fetch *f, struct cas_fetch_call *call)
+{
+	lock_take(&f->lock);
+	DL_DELETE(f->calls, call);
+	lock_drop(&f->lock);
 }
 
 bool cas_fetch_leave(struct cas_fetch *fetch, struct cas_fetch_waiter *waiter)
@@ -350,8 +373,11 @@ static void end_all_locked(struct cas_fetch *f) REQUIRES(f->lock)
 	struct cas_flight *next;
 	struct cas_fetch_tree *tree;
 	struct cas_fetch_tree *next_tree;
+	struct cas_fetch_call *call;
 
 	f->ending = true;
+	DL_FOREACH (f->calls, call)
+		cas_call_cancel(&call->call);
 	HASH_ITER (hh, f->flights, flight, next)
 		cas_call_cancel(&flight->call);
 	HASH_ITER (hh, f->trees, tree, next_tree)

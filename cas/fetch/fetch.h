@@ -75,8 +75,14 @@ int cas_fetch_begin(struct cas_fetch *fetch, const struct cas_digest *digest,
 /* True: @done was not called and will not be. False: it has been, or is just now. */
 bool cas_fetch_leave(struct cas_fetch *fetch, struct cas_fetch_waiter *waiter);
 
-/* Bring it in when there is nothing better to do; nobody is told. */
-void cas_fetch_foresee(struct cas_fetch *fetch, const struct cas_digest *digest);
+/*
+ * Bring these in, in this order, when nobody waits for something else: as many in a round
+ * trip as the first tier takes. Returns when each came or failed, which nobody is told.
+ * -ECANCELED: @stop (may be NULL) became true, or the fetcher was closed, and some were
+ * not begun. -ENOMEM, -EAGAIN: no memory, no thread.
+ */
+int cas_fetch_ahead(struct cas_fetch *fetch, const struct cas_digest *digests, size_t nr,
+		    const _Atomic bool *stop);
 
 /*
  * In the background, the missing Directories below @root (itself included), a level each

@@ -54,6 +54,13 @@ struct cas_fetch_tree {
 	UT_hash_handle hh;
 };
 
+/* A call to cancel when the fetcher ends. */
+struct cas_fetch_call {
+	struct cas_call call; /* first */
+	struct cas_fetch_call *prev;
+	struct cas_fetch_call *next;
+};
+
 struct cas_fetch {
 	struct cas_store *store;
 	struct cas_tier **tiers;
@@ -64,6 +71,7 @@ struct cas_fetch {
 	pthread_cond_t work;
 	struct cas_flight *flights;
 	struct cas_fetch_tree *trees;
+	struct cas_fetch_call *calls; /* of batches nobody waits for */
 	struct cas_fetch_queue wanted;
 	struct cas_fetch_queue foreseen;
 	int nr_idle;
@@ -97,6 +105,21 @@ bool cas_fetch_is_here(struct cas_fetch *f, const struct cas_digest *digest);
 struct cas_flight *cas_fetch_claim_part(struct cas_fetch *f, const struct cas_digest *digest);
 void cas_fetch_flight_end(struct cas_fetch *f, struct cas_flight *flight, int ret,
 			  const struct err *why);
+
+/*
+ * Bring @digests, or as many of them as can be had, and wait for those that others bring.
+ * -ECANCELED, -ETIMEDOUT: as @call says. -ENOMEM.
+ */
+int cas_fetch_batch(struct cas_fetch *f, const struct cas_digest *digests, size_t nr,
+		    struct cas_call *call);
+
+/* As cas_fetch_begin, for a blob that nobody waits for but us. */
+int cas_fetch_begin_ahead(struct cas_fetch *f, const struct cas_digest *digest,
+			  struct cas_fetch_waiter *waiter);
+
+/* While @call runs it is cancelled when the fetcher is closed. False: it is closed. */
+bool cas_fetch_call_begin(struct cas_fetch *f, struct cas_fetch_call *call);
+void cas_fetch_call_end(struct cas_fetch *f, struct cas_fetch_call *call);
 
 /* The worse of two failures is the one that a later try may mend. */
 int cas_fetch_worse(int a, int b);

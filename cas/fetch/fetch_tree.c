@@ -7,7 +7,6 @@
 #include "cas/base/err.h"
 #include "cas/base/log.h"
 #include "cas/fetch/fetch_i.h"
-#include "cas/hash.h"
 #include "cas/put/put.h"
 #include "cas/reapi/closure_i.h"
 #include "cas/reapi/directory.h"
@@ -20,9 +19,7 @@
  * below one that was here most is here, and who finds a gap there starts another search.
  */
 
-/* More than this does not go through memory. */
-#define BATCH_BLOB_MAX (4u << 20)
-#define BATCH_MAX      4096
+#define BATCH_MAX 4096
 
 struct seen {
 	struct cas_digest digest;
@@ -70,137 +67,6 @@ static void search_fini(struct search *s)
 	free(s->next.at);
 }
 
-/* ---- a batch ---- */
-
-struct batch {
-	struct search *search;
-	struct cas_tier *tier;
-	size_t nr;
-	struct cas_digest *digests;
-	struct cas_flight **flights; /* NULL once it came */
-	int worst;
-	struct err why;
-	/* of what one tier is asked */
-	size_t nr_asked;
-	struct cas_digest *asked;
-	size_t *index;
-};
-
-static int take(void *ctx, size_t i, int status, const void *data, size_t len)
-{
-	struct batch *b = ctx;
-	struct cas_fetch *f = b->search->fetch;
-	struct cas_flight **flight = &b->flights[b->index[i]];
-	struct cas_digest got;
-	struct err why = {0};
-
-	/* Compared before it is put: other bytes are not stored under any name. */
-	if (status == 0)
-		status = cas_hash_bytes(data, len, &got);
-	if (status == 0 && !cas_digest_equal(&got, &b->asked[i])) {
-		status = err_set(&why, -EBADMSG, "tier %s sent other bytes as blob %s",
-				 cas_tier_name(b->tier), CAS_DIGEST_TEXT(&b->asked[i]));
-		log_warn("%s", why.msg);
-	}
-	if (status == 0)
-		status = cas_put_bytes(f->store, data, len, NULL, &why);
-	if (status < 0) {
-		if (cas_fetch_worse(b->worst, status) == status && why.code != 0)
-			b->why = why;
-		b->worst = cas_fetch_worse(b->worst, status);
-		return 0;
-	}
-	(*flight)->fetched = true;
-	cas_fetch_flight_end(f, *flight, 0, NULL);
-	*flight = NULL;
-	return 0;
-}
-
-static void ask(struct batch *b, struct cas_tier *tier)
-{
-	struct err why = {0};
-	int ret;
-
-	b->tier = tier;
-	b->nr_asked = 0;
-	for (size_t i = 0; i < b->nr; i++) {
-		if (b->flights[i] == NULL)
-			continue;
-		b->asked[b->nr_asked] = b->digests[i];
-		b->index[b->nr_asked++] = i;
-	}
-	if (b->nr_asked == 0)
-		return;
-	ret = cas_tier_get_many(tier, b->asked, b->nr_asked, take, b, &b->search->tree->call, &why);
-	if (ret < 0) {
-		if (cas_fetch_worse(b->worst, ret) == ret)
-			b->why = why;
-		b->worst = cas_fetch_worse(b->worst, ret);
-	}
-}
-
-/* Those that nobody else is bringing; the others are waited for. */
-static int claim_all(struct batch *b, const struct cas_digests *missing)
-{
-	for (size_t i = 0; i < missing->nr; i++) {
-		struct cas_flight *flight =
-			missing->at[i].size <= BATCH_BLOB_MAX
-				? cas_fetch_claim_part(b->search->fetch, &missing->at[i])
-				: NULL;
-
-		if (flight == NULL)
-			continue;
-		b->digests[b->nr] = missing->at[i];
-		b->flights[b->nr++] = flight;
-	}
-	return 0;
-}
-
-static void settle(struct batch *b)
-{
-	struct cas_fetch *f = b->search->fetch;
-
-	for (size_t i = 0; i < b->nr; i++) {
-		int ret = b->worst < 0 ? b->worst : -ENOENT;
-
-		if (b->flights[i] == NULL)
-			continue;
-		if (b->why.code == 0 || ret == -ENOENT)
-			(void)err_set(&b->why, ret, "blob %s is in no tier",
-				      CAS_DIGEST_TEXT(&b->digests[i]));
-		cas_fetch_flight_end(f, b->flights[i], ret, &b->why);
-	}
-}
-
-/* Bring @missing, or as many of it as can be had. */
-static int fetch_all(struct search *s, const struct cas_digests *missing)
-{
-	struct batch b = {.search = s};
-	auto_free struct cas_digest *digests = calloc(missing->nr, sizeof(*digests));
-	auto_free struct cas_digest *asked = calloc(missing->nr, sizeof(*asked));
-	auto_free struct cas_flight **flights = calloc(missing->nr, sizeof(struct cas_flight *));
-	auto_free size_t *index = calloc(missing->nr, sizeof(*index));
-	int ret;
-
-	if (!digests || !asked || !flights || !index)
-		return -ENOMEM;
-	b.digests = digests;
-	b.asked = asked;
-	b.flights = flights;
-	b.index = index;
-	ret = claim_all(&b, missing);
-	for (size_t i = 0; i < s->fetch->nr_tiers; i++)
-		ask(&b, s->fetch->tiers[i]);
-	settle(&b);
-	for (size_t i = 0; i < missing->nr && ret == 0; i++) {
-		ret = cas_call_check(&s->tree->call);
-		if (ret == 0 && !cas_fetch_is_here(s->fetch, &missing->at[i]) && b.worst == 0)
-			(void)cas_fetch_wait(s->fetch, &missing->at[i], &s->tree->call.cancelled,
-					     NULL);
-	}
-	return ret;
-}
-
 /* ---- levels ---- */
 
 static int expand(struct search *s, const struct cas_digest *digest)
@@ -239,7 +105,7 @@ static int do_part(struct search *s, const struct cas_digest *part, size_t nr)
 			ret = expand(s, &part[i]);
 	}
 	if (ret == 0 && missing.nr > 0)
-		ret = fetch_all(s, &missing);
+		ret = cas_fetch_batch(s->fetch, missing.at, missing.nr, &s->tree->call);
 	for (size_t i = 0; i < missing.nr && ret == 0; i++)
 		ret = expand(s, &missing.at[i]);
 	free(missing.at);

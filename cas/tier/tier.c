@@ -155,6 +155,11 @@ bool cas_tier_is_writable(const struct cas_tier *tier)
 	return tier->writable;
 }
 
+bool cas_tier_gets_batches(const struct cas_tier *tier)
+{
+	return tier->scheme->ops->get_many != NULL;
+}
+
 bool cas_tier_puts_batches(const struct cas_tier *tier)
 {
 	return tier->scheme->ops->put_many != NULL;

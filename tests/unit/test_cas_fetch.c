@@ -9,7 +9,7 @@
 
 #include "cas/base/err.h"
 #include "cas/base/log.h"
-#include "cas/fetch/fetch.h"
+#include "cas/fetch/fetch_i.h"
 #include "cas/hash.h"
 #include "cas/store/store.h"
 #include "tests/lib/store.h"
@@ -55,11 +55,12 @@ static void test_wanted_while_a_thread_takes_it(void **state)
 
 	for (unsigned i = 0; i < 20000; i++) {
 		struct waiting w = {.waiter.done = done, .ret = 1};
+		struct waiting ahead = {.waiter.done = done, .ret = 1};
 		struct cas_digest d;
 		bool left;
 
 		assert_int_equal(cas_hash_bytes(&i, sizeof(i), &d), 0);
-		cas_fetch_foresee(fetch, &d);
+		assert_int_equal(cas_fetch_begin_ahead(fetch, &d, &ahead.waiter), 0);
 		/* From at once to a little later. */
 		for (unsigned spin = 0; spin < 40 * (i % 64); spin++)
 			__asm__ volatile("");
@@ -69,6 +70,9 @@ static void test_wanted_while_a_thread_takes_it(void **state)
 			(void)sched_yield();
 		assert_int_equal(w.nr_done, left ? 0 : 1);
 		assert_int_equal(w.ret, left ? 1 : -ENOENT);
+		while (atomic_load(&ahead.nr_done) == 0)
+			(void)sched_yield();
+		assert_int_equal(ahead.ret, -ENOENT);
 	}
 	cas_fetch_stats(fetch, &stats);
 	assert_true(stats.nr_asked >= 20000);
