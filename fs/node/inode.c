@@ -140,7 +140,8 @@ static void free_node(struct fs_node *node)
 {
 	if (node->entry.kind == FS_KIND_SYMLINK)
 		free((char *)node->entry.target);
-	free(node->name);
+	if (node->entry.kind == FS_KIND_DIR)
+		free(node->name);
 	free(node);
 }
 
@@ -272,6 +273,7 @@ void fs_node_show(const struct fs_node *node, struct fs_inode *out)
 		.id = node->id,
 		.entry = node->entry,
 		.up = node->parent ? node->parent->entry.key : node->entry.key,
+		.dir = node->entry.kind == FS_KIND_FILE ? node->dir : 0,
 	};
 }
 
@@ -367,6 +369,8 @@ static int lookup_locked(struct fs_inode_table *table, uint64_t dir_id, const ch
 	if (ret < 0)
 		return ret;
 	node->nr_lookups++;
+	if (node->entry.kind == FS_KIND_FILE)
+		node->dir = dir_id;
 	fs_node_show(node, out);
 	return 0;
 }

@@ -37,6 +37,7 @@ struct fs_inode {
 	uint64_t id;	       /* from a counter, never reused; FS_INODE_ROOT is the root */
 	struct fs_entry entry; /* a target stays while the kernel holds a lookup */
 	struct fs_key up;      /* DIR: key of its parent, or its own */
+	uint64_t dir;	       /* FILE: id of a directory that has it, or had it; else 0 */
 };
 
 /* The root has the view and identity of @root and never goes. */

@@ -13,7 +13,10 @@ struct fs_node {
 	uint64_t id;
 	struct fs_entry entry;
 	struct fs_node *parent; /* DIR but the root and orphans; kept alive by us */
-	char *name;		/* DIR: its last component */
+	union {
+		char *name;   /* DIR: its last component */
+		uint64_t dir; /* FILE: id of the directory it was last looked up in */
+	};
 	uint64_t nr_lookups;	/* what the kernel holds */
 	uint32_t nr_child_dirs; /* nodes whose parent this is */
 	uint8_t top_state;	/* enum fs_top_state, of a top */

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "cas/cas.h"
+#include "fs/learn/learn.h"
 
 static json_t *report_tier(struct cas_tier *tier)
 {
@@ -18,7 +19,8 @@ static json_t *report_tier(struct cas_tier *tier)
 			 (json_int_t)s.nr_blobs_out, "bytes_out", (json_int_t)s.bytes_out);
 }
 
-int fs_fetch_report(struct cas_store *store, struct cas_fetch *fetch, json_t *out)
+int fs_fetch_report(struct cas_store *store, struct cas_fetch *fetch, struct fs_learn *learn,
+		    json_t *out)
 {
 	struct cas_fetch_stats s;
 	json_t *tiers;
@@ -31,12 +33,12 @@ int fs_fetch_report(struct cas_store *store, struct cas_fetch *fetch, json_t *ou
 	tiers = json_array();
 	for (size_t i = 0; tiers && i < cas_fetch_nr_tiers(fetch) && ret == 0; i++)
 		ret = json_array_append_new(tiers, report_tier(cas_fetch_tier(fetch, i)));
-	o = json_pack("{s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}, s:o, s:I}", "fetch", "asked",
+	o = json_pack("{s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I}, s:o, s:I, s:o}", "fetch", "asked",
 		      (json_int_t)s.nr_asked, "fetched", (json_int_t)s.nr_fetched, "bytes",
 		      (json_int_t)s.bytes, "failed", (json_int_t)s.nr_failed, "joined",
 		      (json_int_t)s.nr_joined, "refused", (json_int_t)s.nr_refused, "flights",
 		      (json_int_t)s.nr_flights, "tiers", tiers, "outbox",
-		      (json_int_t)cas_outbox_count(store));
+		      (json_int_t)cas_outbox_count(store), "learned", fs_learn_describe(learn));
 	if (!o || ret != 0 || json_object_update(out, o) != 0)
 		ret = -ENOMEM;
 	json_decref(o);

@@ -6,8 +6,10 @@
 
 struct cas_fetch;
 struct cas_store;
+struct fs_learn;
 
-/* Add "fetch", "tiers" and "outbox" to @out; nothing without a fetcher. 0 or -ENOMEM. */
-int fs_fetch_report(struct cas_store *store, struct cas_fetch *fetch, json_t *out);
+/* Add "fetch", "tiers", "outbox" and "learned" to @out; nothing without a fetcher. 0 or -ENOMEM. */
+int fs_fetch_report(struct cas_store *store, struct cas_fetch *fetch, struct fs_learn *learn,
+		    json_t *out);
 
 #endif

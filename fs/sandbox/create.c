@@ -14,6 +14,7 @@
 #include "cas/base/log.h"
 #include "cas/fetch/fetch.h"
 #include "fs/engine/cgroup.h"
+#include "fs/learn/learn.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/slot/pool.h"
 #include "meta/meta.h"
@@ -236,6 +237,9 @@ static int sandbox_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 	/* Before anything is made: most wrong requests end here. */
 	int ret = root_check(all, &sb->rec.root, err);
 
+	if (ret == 0)
+		fs_learn_begin(all->learn, sb->rec.id, &sb->rec.root,
+			       (const char *const *)sb->rec.given, sb->rec.nr_given);
 	if (ret == 0)
 		ret = fs_sandbox_plan(all, sb, err);
 	if (ret == 0)

@@ -18,6 +18,7 @@
 #include "fs/capture/missing.h"
 #include "fs/capture/result.h"
 #include "fs/capture/syncer.h"
+#include "fs/learn/learn.h"
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/sandbox_i.h"
 
@@ -354,6 +355,7 @@ static int finish_now(struct finish *f)
 		fs_sandbox_hide(f->all, sb, true);
 		fs_sandbox_history(f->all, sb, "finished");
 	}
+	fs_learn_end(f->all->learn, sb->rec.id);
 	log_info("sandbox %s: finished%s, exit code %d", sb->rec.id,
 		 f->removed ? " and removed" : "", f->spec->exit_code);
 	return 0;

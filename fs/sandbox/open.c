@@ -35,6 +35,7 @@ static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandb
 	all->tap_one = opts->tap_one;
 	all->tap_two = opts->tap_two;
 	all->events = opts->events;
+	all->learn = opts->learn;
 	all->in_userns = opts->in_userns;
 	all->no_mounts = opts->no_mounts;
 	all->durable = cas_store_durability(opts->store) == CAS_DURABILITY_FULL;

@@ -14,6 +14,7 @@
 #include "cas/base/err.h"
 #include "cas/base/log.h"
 #include "cas/store/store.h"
+#include "fs/learn/learn.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/slot/slot.h"
 #include "meta/meta.h"
@@ -207,6 +208,7 @@ void fs_sandbox_uncover(struct fs_sandboxes *all, struct fs_sandbox *sb)
 
 void fs_sandbox_leave(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
+	fs_learn_end(all->learn, sb->rec.id);
 	/* First: another sandbox of that name would be hit by the invalidation. */
 	fs_sandbox_hide(all, sb, false);
 	lock_take(&all->lock);

@@ -14,6 +14,7 @@ struct cas_store;
 struct err;
 struct fs_helper;
 struct fs_large;
+struct fs_learn;
 struct fs_probes;
 struct fs_slots;
 struct meta;
@@ -53,6 +54,7 @@ struct fs_sandboxes_options {
 	struct fs_slots *slots;	  /* how session one shows trees; NULL: events.changed does */
 	struct fs_probes *probes; /* NULL: nothing that is found out there */
 	struct fs_large *large;	  /* what binds large inputs; may be NULL */
+	struct fs_learn *learn;	  /* learns what is read; may be NULL */
 	const char *base;	  /* absolute path at which session one will be mounted */
 	const char *traced;	  /* of session two, where exact traces are; NULL: none can be */
 	struct fs_tap *tap_one;	  /* what session one is asked for; NULL: nobody listens */

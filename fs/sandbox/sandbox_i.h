@@ -81,6 +81,7 @@ struct fs_sandboxes {
 	struct fs_large *large;
 	struct fs_tap *tap_one;
 	struct fs_tap *tap_two;
+	struct fs_learn *learn;
 	struct fs_sandbox_events events;
 	char *base;
 	char *traced; /* NULL: no exact traces */

@@ -239,6 +239,8 @@ static void read_node(const struct fs_again *again)
 			fs_reply_error(req, ret, "read", node, NULL, &err);
 		return;
 	}
+	if (session->opts.read && again->off == 0)
+		session->opts.read(session->opts.ctx, node, again->rounds > 0);
 	read_blob(req, node, backing, again->size, again->off);
 	fs_backing_unref(session->opts.backing, backing);
 }

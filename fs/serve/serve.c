@@ -32,6 +32,7 @@
 #include "fs/control/quota.h"
 #include "fs/fs.h"
 #include "fs/helper/helper.h"
+#include "fs/learn/learn.h"
 #include "fs/mount/fusermount.h"
 #include "fs/mount/mountfd.h"
 #include "fs/mount/place.h"
@@ -60,6 +61,7 @@
 #define RUNNER_THREADS	    4 /* more that session two has, and those that help to capture */
 #define OPENER_THREADS	    8
 #define PUSHER_THREADS	    1
+#define LEARN_THREADS	    3
 #define WATCHDOG_PERIOD_MS  5000  /* with the next, a wedged mount is broken in 65 s: */
 #define WATCHDOG_TIMEOUT_MS 60000 /* CLIENT_QUICK_MS of tools/cmd/client.h is longer */
 #define STOP_WAIT_MS	    30000 /* for running commands to end */
@@ -92,6 +94,7 @@ struct daemon {
 	struct cas_fetch *fetch;	  /* NULL: no tiers */
 	struct fs_prefetches *prefetches; /* NULL with it */
 	struct cas_outbox *outbox;
+	struct fs_learn *learn; /* NULL: without tiers */
 	struct fs_awaits *awaits;
 	struct fs_executor *opener; /* of its own: a command may wait for a read */
 	struct control_env env;
@@ -181,6 +184,20 @@ static void on_missed(void *ctx, uint64_t dir, const char *name)
 		fs_missed_note(d->missed, path);
 }
 
+static void on_read(void *ctx, const struct fs_inode *file, bool waited)
+{
+	struct daemon *d = ctx;
+
+	fs_learn_read(d->learn, d->one->table, file, waited);
+}
+
+static void on_pushed(void *ctx, const struct cas_digest *digest)
+{
+	struct daemon *d = ctx;
+
+	fs_learn_pushed(d->learn, digest);
+}
+
 /* Refuse new commands if none but @nr run and there are no sandboxes. */
 static bool shut_if_idle(struct daemon *d, size_t nr)
 {
@@ -256,7 +273,7 @@ static int env_stats(void *ctx, json_t *out)
 	    json_object_set_new(out, "push", fs_pusher_describe(d->pusher)) < 0)
 		ret = -ENOMEM;
 	if (ret == 0)
-		ret = fs_fetch_report(d->store, d->fetch, out);
+		ret = fs_fetch_report(d->store, d->fetch, d->learn, out);
 	if (ret == 0)
 		ret = fs_report_session(d->one, out);
 	return ret < 0 ? ret : fs_report_session(d->two, out);
@@ -339,10 +356,10 @@ static int make_large(struct daemon *d)
 
 static int open_data(struct daemon *d, struct err *err)
 {
-	const struct meta_options meta = {.mode = META_WRITER,
-					  .nr_readers = 4 * d->nr_threads + RUNNER_THREADS +
-							EXECUTOR_THREADS + PATIENT_THREADS +
-							OPENER_THREADS + PUSHER_THREADS};
+	const struct meta_options meta = {
+		.mode = META_WRITER,
+		.nr_readers = 4 * d->nr_threads + RUNNER_THREADS + EXECUTOR_THREADS +
+			      PATIENT_THREADS + OPENER_THREADS + PUSHER_THREADS + LEARN_THREADS};
 	struct fs_sandboxes_options boxes = {
 		.helper = d->helper,
 		.store = d->store,
@@ -373,6 +390,10 @@ static int open_data(struct daemon *d, struct err *err)
 		ret = cas_outbox_open(d->store, d->fetch, true, &d->outbox, err);
 	if (ret < 0)
 		return ret;
+	if (d->fetch)
+		ret = fs_learn_new(d->store, d->meta, d->fetch, &d->learn);
+	if (ret < 0)
+		return ret;
 	slots.meta = d->meta;
 	ret = fs_slots_new(&slots, &d->slots);
 	if (ret == 0 && !fs_probes_is_off(d->probes, FS_FEATURE_PUSH))
@@ -387,6 +408,7 @@ static int open_data(struct daemon *d, struct err *err)
 	boxes.slots = d->slots;
 	boxes.large = d->large;
 	boxes.probes = d->probes;
+	boxes.learn = d->learn;
 	if (ret == 0)
 		ret = fs_tap_new(&d->tap_one);
 	if (ret == 0)
@@ -481,6 +503,8 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.ended = on_session_ended,
 		.want = one ? on_want : NULL,
 		.missed = one && d->missed ? on_missed : NULL,
+		.read = one && d->learn ? on_read : NULL,
+		.pushed = one && d->learn ? on_pushed : NULL,
 		.ctx = d,
 		.tap = one ? d->tap_one : d->tap_two,
 	};
@@ -715,6 +739,7 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_prefetches_free(d->prefetches);
 	cas_outbox_close(d->outbox);
 	fs_awaits_stop(d->awaits);
+	fs_learn_stop(d->learn);
 	/* Whoever still waits for a blob is told. */
 	cas_fetch_close(d->fetch);
 	fs_large_stop(d->large);
@@ -728,6 +753,7 @@ static int close_data(struct daemon *d, struct err *err)
 	if (d->missed && fs_missed_save(d->missed, d->store, &save_err) < 0)
 		log_warn("%s", save_err.msg);
 	fs_missed_free(d->missed);
+	fs_learn_free(d->learn);
 	fs_session_free(d->one);
 	fs_session_free(d->two);
 	fs_channels_free(d->channels);

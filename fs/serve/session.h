@@ -12,12 +12,14 @@
 #include "fs/serve/wire.h"
 #include "fs/view/view.h"
 
+struct cas_digest;
 struct cas_store;
 struct err;
 struct fs_backing_table;
 struct fs_channels;
 struct fs_executor;
 struct fs_awaits;
+struct fs_inode;
 struct fs_inode_table;
 struct fs_job;
 struct fs_iobufs;
@@ -62,6 +64,10 @@ struct fs_session_options {
 	void (*want)(void *ctx, uint64_t dir);
 	/* @name was looked for in @dir in vain. As want. */
 	void (*missed)(void *ctx, uint64_t dir, const char *name);
+	/* The beginning of @file is read; @waited: it came from a tier just now. As want. */
+	void (*read)(void *ctx, const struct fs_inode *file, bool waited);
+	/* The kernel was given the bytes of a blob unasked. As want. */
+	void (*pushed)(void *ctx, const struct cas_digest *digest);
 	void *ctx;
 	struct fs_tap *tap; /* hears what traced sandboxes ask for; NULL: nobody does */
 };

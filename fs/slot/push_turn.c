@@ -59,6 +59,8 @@ static void store_file(struct fs_pusher *p, struct fs_push *push, const struct f
 		return;
 	push->bytes_left -= entry->digest.size;
 	atomic_fetch_add(&p->nr_files, 1);
+	if (one->opts.pushed)
+		one->opts.pushed(one->opts.ctx, &entry->digest);
 }
 
 /* One of the things that the helper is asked to look at. */
