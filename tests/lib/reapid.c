@@ -18,6 +18,8 @@
  *   DIR/no-trees      it knows no GetTree
  *   DIR/leaves-first  its trees come with the root last
  *   DIR/key, cert     at the start: PEM files, TLS
+ *
+ * $REAPID_DELAY_MS: each call is answered so much later, as by a server that is far away.
  */
 #include "tests/lib/reapid.h"
 
@@ -36,6 +38,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cas/base/io.h"
@@ -44,6 +47,7 @@
 #define OP_CLOSE 2u
 
 const char *dir;
+static long delay_ms;
 
 static const char *const fault_names[] = {
 	"none",	 "hang", "silent",    "drip",	 "reset", "half", "truncate", "chunks",
@@ -85,6 +89,11 @@ bool dir_has(const char *name)
 bool offers_zstd(void)
 {
 	return dir_has("zstd") || getenv("REAPID_ZSTD") != NULL;
+}
+
+bool is_far(void)
+{
+	return delay_ms > 0;
 }
 
 static void append_to(const char *name, const char *line, size_t len)
@@ -518,7 +527,12 @@ static void note_metadata(const struct call *c)
 
 static void dispatch(struct call *c)
 {
+	const struct timespec nap = {.tv_sec = delay_ms / 1000,
+				     .tv_nsec = delay_ms % 1000 * 1000000};
+
 	note_metadata(c);
+	if (delay_ms > 0)
+		(void)nanosleep(&nap, NULL);
 	if (!is_allowed(c)) {
 		log_line("REFUSED %s", c->method);
 		send_status(c, GRPC_STATUS_UNAUTHENTICATED, "who are you", 0);
@@ -645,6 +659,8 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	dir = argv[1];
+	if (getenv("REAPID_DELAY_MS"))
+		delay_ms = atol(getenv("REAPID_DELAY_MS"));
 	(void)mkdir(dir_path("data", path), 0755);
 	(void)mkdir(dir_path("uploads", path), 0755);
 	append_to("log", "", 0);

@@ -54,6 +54,7 @@ extern const char *dir; /* where everything lies */
 const char *dir_path(const char *name, char out[600]);
 bool dir_has(const char *name);
 bool offers_zstd(void);
+bool is_far(void); /* $REAPID_DELAY_MS */
 void log_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 void log_put(const char *instance, const struct cas_digest *d, const char *how);

@@ -11,7 +11,8 @@
 #include "cas/hash.h"
 #include "tests/lib/reapid.h"
 
-#define PAGE 3 /* Directories of a message of GetTree */
+#define PAGE	 3   /* Directories of a message of GetTree, and two messages a call */
+#define FAR_PAGE 500 /* the same of a server that is far away, and all in one call */
 
 static void answer(struct call *c, const ProtobufCMessage *message)
 {
@@ -253,9 +254,12 @@ void serve_batch_update(struct call *c)
 
 /* ---- trees ---- */
 
+#define SEEN_SZ 65536 /* a power of two */
+
 struct tree {
 	struct cas_digest *digests; /* found so far, the root first */
 	size_t nr;
+	uint32_t seen[SEEN_SZ]; /* open hash of them: index + 1 */
 	struct buf *bodies;
 };
 
@@ -266,13 +270,15 @@ static void add_children(struct tree *t, const struct buf *body)
 
 	for (size_t i = 0; d && i < d->n_directories; i++) {
 		struct cas_digest child;
-		size_t k = 0;
+		size_t k;
 
 		parse_digest(d->directories[i]->digest, &child);
-		while (k < t->nr && !cas_digest_equal(&t->digests[k], &child))
-			k++;
-		if (k < t->nr)
+		k = (child.hash[0] | child.hash[1] << 8) % SEEN_SZ;
+		while (t->seen[k] && !cas_digest_equal(&t->digests[t->seen[k] - 1], &child))
+			k = (k + 1) % SEEN_SZ;
+		if (t->seen[k])
 			continue;
+		t->seen[k] = (uint32_t)t->nr + 1;
 		t->digests = reallocarray(t->digests, t->nr + 1, sizeof(*t->digests));
 		if (t->digests == NULL)
 			abort();
@@ -286,16 +292,17 @@ static void add_children(struct tree *t, const struct buf *body)
 static bool send_page(struct call *c, const struct tree *t, size_t from, bool spoiled)
 {
 	Reapi__GetTreeResponse page = REAPI__GET_TREE_RESPONSE__INIT;
-	ProtobufCBinaryData bodies[PAGE];
+	size_t most = is_far() ? FAR_PAGE : PAGE;
+	ProtobufCBinaryData bodies[FAR_PAGE];
 	char token[24] = "";
 
 	page.directories = bodies;
-	for (size_t i = from; i < t->nr && page.n_directories < PAGE; i++) {
+	for (size_t i = from; i < t->nr && page.n_directories < most; i++) {
 		bodies[page.n_directories].data = (uint8_t *)t->bodies[i].data;
 		bodies[page.n_directories++].len = t->bodies[i].len / (spoiled ? 2 : 1);
 	}
-	if (from + PAGE < t->nr)
-		(void)snprintf(token, sizeof(token), "%zu", from + PAGE);
+	if (from + most < t->nr)
+		(void)snprintf(token, sizeof(token), "%zu", from + most);
 	page.next_page_token = token;
 	return send_message(c, &page.base);
 }
@@ -306,7 +313,8 @@ static void send_tree(struct call *c, const Reapi__GetTreeRequest *request, stru
 	size_t from = strtoul(request->page_token, NULL, 10);
 
 	/* Two messages a call, so that somebody must come again. */
-	for (size_t nr = 0; from < t->nr && nr < 2; nr++, from += PAGE) {
+	for (size_t nr = 0; from < t->nr && (nr < 2 || is_far());
+	     nr++, from += is_far() ? FAR_PAGE : PAGE) {
 		if (nr == 1 && (fault == FAULT_HALF || fault == FAULT_TRUNCATE)) {
 			(void)usleep(50000);
 			drop_connection(c, fault == FAULT_HALF);
@@ -331,28 +339,30 @@ static void turn_round(struct tree *t)
 static void get_tree(struct call *c, const Reapi__GetTreeRequest *request)
 {
 	enum fault fault = next_fault(false);
-	struct tree t = {.digests = calloc(1, sizeof(*t.digests)), .nr = 1};
+	struct tree *t = calloc(1, sizeof(*t));
 
-	if (t.digests == NULL)
+	if (t == NULL || (t->digests = calloc(1, sizeof(*t->digests))) == NULL)
 		abort();
-	parse_digest(request->root_digest, &t.digests[0]);
-	for (size_t i = 0; i < t.nr; i++) {
-		t.bodies = reallocarray(t.bodies, i + 1, sizeof(*t.bodies));
-		if (t.bodies == NULL)
+	t->nr = 1;
+	parse_digest(request->root_digest, &t->digests[0]);
+	for (size_t i = 0; i < t->nr; i++) {
+		t->bodies = reallocarray(t->bodies, i + 1, sizeof(*t->bodies));
+		if (t->bodies == NULL)
 			abort();
-		t.bodies[i] = (struct buf){0};
-		if (!load(request->instance_name, "cas", &t.digests[i], &t.bodies[i]) && i == 0)
+		t->bodies[i] = (struct buf){0};
+		if (!load(request->instance_name, "cas", &t->digests[i], &t->bodies[i]) && i == 0)
 			fault = FAULT_ABSENT;
-		add_children(&t, &t.bodies[i]);
+		add_children(t, &t->bodies[i]);
 	}
 	if (dir_has("leaves-first"))
-		turn_round(&t);
+		turn_round(t);
 	if (!fail(c, fault))
-		send_tree(c, request, &t, fault);
-	for (size_t i = 0; i < t.nr; i++)
-		buf_fini(&t.bodies[i]);
-	free(t.bodies);
-	free(t.digests);
+		send_tree(c, request, t, fault);
+	for (size_t i = 0; i < t->nr; i++)
+		buf_fini(&t->bodies[i]);
+	free(t->bodies);
+	free(t->digests);
+	free(t);
 }
 
 void serve_tree(struct call *c)

@@ -32,6 +32,7 @@ static const struct bench_command commands[] = {
 	{"stat", "a directory of a million names, by path and by descriptor", bench_stat},
 	{"put-tree", "a tree into a new store, beside cp -a (needs --tree)", bench_put_tree},
 	{"put", "new and known blobs into a slow blob directory (needs --latfs)", bench_put},
+	{"remote", "a tree behind a REAPI server 5 ms away (needs --tree, --reapid)", bench_remote},
 	{"real", "compiles of a C project, each in its own sandbox (needs --project)", bench_real},
 	{"ready", "create a sandbox until its first file can be used", bench_ready},
 	{NULL, NULL, NULL},
@@ -54,7 +55,8 @@ static void usage(FILE *out)
 		"  --live N        live sandboxes in ready (1000)\n"
 		"  --bytes N       bytes of the large file (1073741824)\n"
 		"  --project DIR   C sources for real; --cc, --cflags, --compiles (200)\n"
-		"  --tree DIR      what put-tree takes\n"
+		"  --tree DIR      what put-tree and remote take\n"
+		"  --reapid FILE   the server for remote, tests/reapid of a build\n"
 		"  --latfs FILE    the slow filesystem for put, tests/latfs of a build\n"
 		"  --few           leave out rivals that take long\n"
 		"  --baselines     do not use casbox\n"
@@ -79,7 +81,8 @@ static bool wanted(const struct run *run, const struct bench_command *c)
 	if (run->nr_names == 0)
 		return (strcmp(c->name, "real") != 0 || run->env.project) &&
 		       (strcmp(c->name, "put") != 0 || run->env.latfs) &&
-		       (strcmp(c->name, "put-tree") != 0 || run->env.tree);
+		       (strcmp(c->name, "put-tree") != 0 || run->env.tree) &&
+		       (strcmp(c->name, "remote") != 0 || (run->env.tree && run->env.reapid));
 	for (int i = 0; i < run->nr_names; i++) {
 		if (strcmp(run->names[i], c->name) == 0)
 			return true;
@@ -157,6 +160,7 @@ enum {
 	OPT_COMPILES,
 	OPT_PROJECT,
 	OPT_LATFS,
+	OPT_REAPID,
 	OPT_TREE,
 	OPT_DURABILITY,
 	OPT_CC,
@@ -182,6 +186,7 @@ static const struct option options[] = {
 	{"project", required_argument, NULL, OPT_PROJECT},
 	{"tree", required_argument, NULL, OPT_TREE},
 	{"latfs", required_argument, NULL, OPT_LATFS},
+	{"reapid", required_argument, NULL, OPT_REAPID},
 	{"durability", required_argument, NULL, OPT_DURABILITY},
 	{"cc", required_argument, NULL, OPT_CC},
 	{"cflags", required_argument, NULL, OPT_CFLAGS},
@@ -240,6 +245,9 @@ static void option_text(struct run *run, int opt)
 	switch (opt) {
 	case OPT_LATFS:
 		run->env.latfs = optarg;
+		break;
+	case OPT_REAPID:
+		run->env.reapid = optarg;
 		break;
 	case OPT_TREE:
 		run->env.tree = optarg;
