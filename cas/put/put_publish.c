@@ -176,11 +176,16 @@ int cas_publish_direct(struct cas_store *store, const struct cas_digest *digest,
 		ret = cas_blob_check(store, digest, NULL, &why);
 		if (ret == 0) {
 			store->catalog->ops->blob_touch(store->catalog->ctx, digest);
+			if (!from->moved)
+				cas_store_count_put(store, digest, true);
 			return 0;
 		}
 		if (ret != -ENOENT && ret != -EBADMSG)
 			return err_set(err, ret, "%s", err_text(&why, ret));
 		ret = publish_once(store, digest, from, err);
+		/* What moves out of the spool was counted when it came there. */
+		if (ret == 0 && !from->moved)
+			cas_store_count_put(store, digest, false);
 		if (ret != -EEXIST)
 			return ret;
 	}

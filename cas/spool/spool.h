@@ -53,6 +53,18 @@ enum cas_spool_whose {
 int cas_spool_drain(struct cas_store *store, enum cas_spool_whose whose, const _Atomic bool *cancel,
 		    struct err *err);
 
+/*
+ * What waits to be moved, as this process knows it: no disk is looked at. Zero without a
+ * spool.
+ */
+struct cas_spool_backlog {
+	uint64_t blobs;
+	uint64_t bytes;
+	uint64_t oldest_ns; /* since the oldest of them was accepted; 0: none is known */
+	uint64_t failing;   /* blobs whose last attempt failed */
+};
+void cas_spool_backlog(struct cas_store *store, struct cas_spool_backlog *out);
+
 /* What is in the spool on disk, by any process; zero for a store that has none. */
 int cas_spool_usage(struct cas_store *store, uint64_t *blobs, uint64_t *bytes, struct err *err);
 

@@ -184,11 +184,13 @@ int cas_spool_accept(struct cas_store *store, const struct cas_digest *digest,
 	for (int round = 0; round < ROUNDS && ret == -EEXIST; round++) {
 		if (cas_spool_check(store, digest, NULL, NULL) == 0) {
 			atomic_store(&store->spool_dirty, true);
+			cas_store_count_put(store, digest, true);
 			return 0;
 		}
 		if (is_known(store, digest)) {
 			store->catalog->ops->blob_touch(store->catalog->ctx, digest);
 			cas_adopt_hit(store, digest);
+			cas_store_count_put(store, digest, true);
 			return 0;
 		}
 		ret = wait_for_room(store->spool, digest->size, err);
@@ -202,5 +204,6 @@ int cas_spool_accept(struct cas_store *store, const struct cas_digest *digest,
 		return err_set(err, ret, "cannot put blob %s into the spool of store %s: %s",
 			       CAS_DIGEST_TEXT(digest), store->path, strerrordesc_np(-ret));
 	add_entry(store->spool, digest, &stamp);
+	cas_store_count_put(store, digest, false);
 	return 0;
 }

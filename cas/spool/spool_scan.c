@@ -186,6 +186,34 @@ int cas_spool_usage(struct cas_store *store, uint64_t *blobs, uint64_t *bytes, s
 	return 0;
 }
 
+/* When a file was accepted its bytes were written, and touched no more. */
+static void count_entry(const struct cas_spool_entry *e, int64_t now, struct cas_spool_backlog *out)
+{
+	if (e->state == CAS_SPOOL_MOVED || e->state == CAS_SPOOL_HELD)
+		return;
+	out->blobs++;
+	out->bytes += e->digest.size;
+	out->failing += e->attempts > 0;
+	if (e->known && now > e->stamp.mtime_ns &&
+	    (uint64_t)(now - e->stamp.mtime_ns) > out->oldest_ns)
+		out->oldest_ns = (uint64_t)(now - e->stamp.mtime_ns);
+}
+
+void cas_spool_backlog(struct cas_store *store, struct cas_spool_backlog *out)
+{
+	struct cas_spool *s = store->spool;
+	struct timespec now;
+
+	*out = (struct cas_spool_backlog){0};
+	if (!s)
+		return;
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	lock_take(&s->lock);
+	for (const struct cas_spool_entry *e = s->table; e; e = e->hh.next)
+		count_entry(e, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, out);
+	lock_drop(&s->lock);
+}
+
 void cas_spool_wake(struct cas_store *store)
 {
 	int fd;

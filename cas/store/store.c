@@ -405,3 +405,22 @@ enum cas_durability cas_store_durability(const struct cas_store *store)
 {
 	return store->durability;
 }
+
+void cas_store_count_put(struct cas_store *store, const struct cas_digest *digest, bool known)
+{
+	if (known) {
+		(void)atomic_fetch_add_explicit(&store->nr_put_known, 1, memory_order_relaxed);
+		return;
+	}
+	(void)atomic_fetch_add_explicit(&store->nr_puts, 1, memory_order_relaxed);
+	(void)atomic_fetch_add_explicit(&store->put_bytes, digest->size, memory_order_relaxed);
+}
+
+void cas_store_counts(struct cas_store *store, struct cas_store_counts *out)
+{
+	*out = (struct cas_store_counts){
+		atomic_load_explicit(&store->nr_puts, memory_order_relaxed),
+		atomic_load_explicit(&store->put_bytes, memory_order_relaxed),
+		atomic_load_explicit(&store->nr_put_known, memory_order_relaxed),
+	};
+}

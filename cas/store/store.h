@@ -42,6 +42,14 @@ const char *cas_store_path(const struct cas_store *store); /* absolute, no symli
 int cas_store_dir_fd(const struct cas_store *store);	   /* STORE; borrowed */
 enum cas_durability cas_store_durability(const struct cas_store *store);
 
+/* Puts by this process so far; one that found its blob there wrote nothing. */
+struct cas_store_counts {
+	uint64_t nr_puts; /* that wrote, */
+	uint64_t put_bytes;
+	uint64_t nr_known; /* that did not */
+};
+void cas_store_counts(struct cas_store *store, struct cas_store_counts *out);
+
 /*
  * Is the blob there, with the right size? 1, 0, or negative errno. The empty blob
  * always is, and no file is looked at. Does not hash and does not touch.

@@ -66,6 +66,11 @@ struct cas_store {
 	bool may_unlink;	  /* this one, or there is none. True without blobs elsewhere */
 	_Atomic bool spool_dirty; /* accepted since the last sync */
 
+	/* What cas_store_counts tells, by relaxed additions. */
+	_Atomic uint64_t nr_puts;
+	_Atomic uint64_t put_bytes;
+	_Atomic uint64_t nr_put_known;
+
 	const struct cas_catalog *catalog;
 	struct cas_fetch *fetch;   /* NULL: no tiers */
 	struct cas_outbox *outbox; /* NULL: none that is written to */
@@ -83,6 +88,9 @@ struct cas_store {
 	struct pending *pending GUARDED_BY(pending_lock);
 	unsigned nr_pending GUARDED_BY(pending_lock);
 };
+
+/* For puts: a blob is published, or was found to be there. */
+void cas_store_count_put(struct cas_store *store, const struct cas_digest *digest, bool known);
 
 int cas_store_locks_init(struct cas_store *store);
 void cas_store_locks_fini(struct cas_store *store);

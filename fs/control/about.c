@@ -6,6 +6,7 @@
 #include "cas/cas.h"
 #include "fs/control/commands.h"
 #include "fs/control/control.h"
+#include "fs/report/report.h"
 
 int control_version(struct control_call *call, struct err *err)
 {
@@ -42,12 +43,11 @@ int control_stop(struct control_call *call, struct err *err)
 int control_log_level(struct control_call *call, struct err *err)
 {
 	const char *word = control_get(call->req, "level");
-	enum log_level level = log_get_level();
 
 	/* The parser lets pass what is a level. */
-	if (word && log_level_parse(word, &level) == 0)
-		log_set_level(level);
-	return control_add(call->answer, "level", json_string(log_level_name(level)));
+	if (word)
+		(void)fs_report_set_log_level(call->env->events, word, strlen(word));
+	return control_add(call->answer, "level", json_string(log_level_name(log_get_level())));
 }
 
 static json_t *describe(const struct control_command *command)

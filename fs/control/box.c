@@ -6,6 +6,7 @@
 #include "cas/cas.h"
 #include "fs/control/commands.h"
 #include "fs/control/control.h"
+#include "fs/report/events.h"
 #include "fs/sandbox/sandbox.h"
 
 static int attach(struct control_attached *attached, const char *id)
@@ -101,6 +102,8 @@ int control_create(struct control_call *call, struct err *err)
 		ret = fs_sandbox_create(call->env->sandboxes, &spec, &id, &path, err);
 	if (ret < 0)
 		return ret;
+	fs_event(call->env->events, "sandbox-created", "{s:s, s:s, s:b}", "id", id, "root",
+		 CAS_DIGEST_TEXT(&spec.root), "attached", (int)spec.attached);
 	if (control_has(req, "attach"))
 		ret = attach(call->attached, id);
 	if (ret == 0)
@@ -132,6 +135,26 @@ static int finish_spec(const struct control_call *call, struct fs_finish_spec *s
 	return ret;
 }
 
+static void tell_finished(const struct control_call *call, const char *id,
+			  const struct fs_finish_spec *spec, int ret, const json_t *answer)
+{
+	struct fs_events *events = call->env->events;
+
+	/* What never was is no news. */
+	if (ret == -ENOENT || ret == -EINVAL)
+		return;
+	if (ret < 0) {
+		fs_event(events, "sandbox-failed", "{s:s, s:s, s:s}", "id", id, "command", "finish",
+			 "errno", err_name(ret));
+		return;
+	}
+	fs_event(events, "sandbox-finished", "{s:s, s:i, s:I}", "id", id, "exit_code",
+		 spec->exit_code, "outputs",
+		 (json_int_t)json_array_size(json_object_get(answer, "outputs")));
+	if (spec->remove)
+		fs_event(events, "sandbox-removed", "{s:s}", "id", id);
+}
+
 int control_finish(struct control_call *call, struct err *err)
 {
 	const char *id = control_get(call->req, "id");
@@ -144,6 +167,7 @@ int control_finish(struct control_call *call, struct err *err)
 		return ret;
 	spec.mounted = mounted;
 	ret = fs_sandbox_finish(call->env->sandboxes, id, &spec, &answer, err);
+	tell_finished(call, id, &spec, ret, answer);
 	if (ret == 0 && spec.remove)
 		detach(call->attached, id);
 	/* A failed finish may still have an answer, which tells what was captured. */
@@ -158,9 +182,11 @@ int control_remove(struct control_call *call, struct err *err)
 	const char *id = control_get(call->req, "id");
 	int ret = fs_sandbox_remove(call->env->sandboxes, id, err);
 
-	if (ret == 0)
-		detach(call->attached, id);
-	return ret;
+	if (ret < 0)
+		return ret;
+	detach(call->attached, id);
+	fs_event(call->env->events, "sandbox-removed", "{s:s}", "id", id);
+	return 0;
 }
 
 int control_list(struct control_call *call, struct err *err)

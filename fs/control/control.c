@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
+#include "fs/report/events.h"
 #include "fs/sandbox/sandbox.h"
 
 int control_add(json_t *answer, const char *key, json_t *value)
@@ -130,6 +131,9 @@ void control_abandon(const struct control_env *env, struct control_attached *att
 		if (ret < 0 && ret != -ENOENT)
 			log_error("cannot remove sandbox %s, whose client is gone: %s",
 				  attached->ids[i], err_text(&err, ret));
+		else if (ret == 0)
+			fs_event(env->events, "sandbox-removed", "{s:s, s:s}", "id",
+				 attached->ids[i], "why", "its client is gone");
 		free(attached->ids[i]);
 	}
 	free(attached->ids);

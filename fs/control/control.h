@@ -15,9 +15,12 @@ struct cas_digest;
 struct cas_fetch;
 struct cas_store;
 struct cas_quota;
+struct fs_events;
 struct fs_prefetches;
 struct fs_sandboxes;
 struct meta;
+
+enum control_reason { CONTROL_EVICT_QUOTA, CONTROL_EVICT_COMMAND, CONTROL_NR_REASONS };
 
 /*
  * Evictions and pins keep out of each other's way: one eviction at a time, and no batch of
@@ -27,6 +30,11 @@ struct control_guard {
 	_Atomic bool evicting;
 	_Atomic bool batch; /* set, then nr_pins is looked at; pins do it the other way round */
 	_Atomic int nr_pins;
+	struct {
+		_Atomic uint64_t runs;
+		_Atomic uint64_t blobs;
+		_Atomic uint64_t bytes;
+	} evicted[CONTROL_NR_REASONS]; /* so far */
 };
 
 /* What the commands work on; one a daemon, outlives every call. */
@@ -38,6 +46,7 @@ struct control_env {
 	bool automatic;
 	struct cas_fetch *fetch;	  /* NULL: no tiers */
 	struct fs_prefetches *prefetches; /* NULL with it */
+	struct fs_events *events;	  /* may be NULL */
 	const struct cas_quota *quota;
 	struct control_guard *guard;
 	const _Atomic bool *ending; /* long commands end early, with -ECANCELED */

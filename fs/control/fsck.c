@@ -7,6 +7,7 @@
 #include "cas/cas.h"
 #include "fs/control/commands.h"
 #include "fs/control/control.h"
+#include "fs/report/events.h"
 #include "meta/meta.h"
 
 /* An answer names so many faults, and counts the rest. */
@@ -162,6 +163,10 @@ static int run_check(struct control_call *call, struct check *c, struct err *err
 		(void)recount(call->env, &result, &counts);
 		ret = add_sums(call->answer, &result, &counts);
 	}
+	if (ret == 0)
+		fs_event(call->env->events, "fsck", "{s:I, s:I, s:I, s:I}", "blobs",
+			 (json_int_t)result.blobs, "bytes", (json_int_t)result.bytes, "faults",
+			 (json_int_t)result.faults, "repaired", (json_int_t)result.repaired);
 	if (ret == 0)
 		ret = control_add(call->answer, "fault_lines", json_incref(c->faults));
 	if (ret == 0)

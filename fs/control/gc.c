@@ -8,6 +8,7 @@
 #include "fs/control/control.h"
 #include "fs/control/quota.h"
 #include "fs/control/roots.h"
+#include "fs/report/events.h"
 #include "fs/sandbox/sandbox.h"
 #include "meta/meta.h"
 
@@ -104,6 +105,23 @@ int control_evict(const struct control_env *env, const struct cas_evict_options 
 	return ret;
 }
 
+static void tell(const struct control_env *env, enum control_reason reason,
+		 const struct cas_evict_result *r)
+{
+	static const char *const names[CONTROL_NR_REASONS] = {
+		[CONTROL_EVICT_QUOTA] = "quota",
+		[CONTROL_EVICT_COMMAND] = "command",
+	};
+
+	(void)atomic_fetch_add(&env->guard->evicted[reason].runs, 1);
+	(void)atomic_fetch_add(&env->guard->evicted[reason].blobs, r->freed_blobs);
+	(void)atomic_fetch_add(&env->guard->evicted[reason].bytes, r->freed_bytes);
+	fs_event(env->events, "eviction", "{s:s, s:I, s:I, s:I, s:I}", "why", names[reason],
+		 "freed_blobs", (json_int_t)r->freed_blobs, "freed_bytes",
+		 (json_int_t)r->freed_bytes, "after_bytes", (json_int_t)r->after_bytes,
+		 "kept_live_bytes", (json_int_t)r->kept_live_bytes);
+}
+
 /* What was asked for, else what is configured: down to the low mark. */
 static int gc_target(struct control_call *call, struct cas_evict_options *opts, struct err *err)
 {
@@ -145,6 +163,8 @@ int control_gc(struct control_call *call, struct err *err)
 	/* Rows that a full disk took have room again; what still fails is tried later. */
 	if (ret == 0 && meta_needs_reconcile(call->env->meta))
 		(void)meta_reconcile(call->env->meta, NULL, NULL);
+	if (ret == 0 && !opts.dry_run)
+		tell(call->env, CONTROL_EVICT_COMMAND, &result);
 	return ret < 0 ? ret : add_answer(call->answer, &result);
 }
 
@@ -221,5 +241,6 @@ void control_quota(const struct control_env *env, struct control_quota *quota)
 	log_info("evicted %llu blobs, %llu bytes; %llu bytes left",
 		 (unsigned long long)r.freed_blobs, (unsigned long long)r.freed_bytes,
 		 (unsigned long long)r.after_bytes);
+	tell(env, CONTROL_EVICT_QUOTA, &r);
 	settle_excess(quota, &r);
 }

@@ -9,16 +9,18 @@
 #include "cas/cas.h"
 #include "fs/control/commands.h"
 #include "fs/control/control.h"
+#include "fs/report/events.h"
 #include "fs/serve/executor.h"
 
 #define NR_THREADS 2
+#define TOLD_MAX   16 /* in one tick */
 
 struct prefetch {
 	struct fs_job job; /* first */
 	struct fs_prefetches *all;
 	struct prefetch *next; /* all->lock */
 	uint64_t id;
-	uint64_t told; /* bytes in the last event; who tells */
+	uint64_t told; /* bytes in the last event; all->lock */
 	struct cas_digest digest;
 	bool is_tree;
 	struct cas_push_progress progress;
@@ -35,6 +37,16 @@ struct fs_prefetches {
 	struct prefetch *list GUARDED_BY(lock);
 	struct fs_prefetch_stats stats GUARDED_BY(lock);
 };
+
+static void tell(struct prefetch *p, const char *state, const char *error)
+{
+	const struct cas_push_progress *g = &p->progress;
+
+	fs_event(p->all->events, "prefetch", "{s:I, s:s, s:s, s:I, s:I, s:I, s:s*}", "id",
+		 (json_int_t)p->id, "digest", CAS_DIGEST_TEXT(&p->digest), "state", state, "blobs",
+		 (json_int_t)atomic_load(&g->blobs), "bytes", (json_int_t)atomic_load(&g->bytes),
+		 "total_bytes", (json_int_t)atomic_load(&g->total), "error", error);
+}
 
 /* It runs, or waits for its turn, from here on. -ECANCELED: too late. */
 static int enter(struct prefetch *p)
@@ -80,6 +92,7 @@ static int run(struct prefetch *p, struct err *err)
 
 	if (ret < 0)
 		log_warn("prefetch of %s: %s", CAS_DIGEST_TEXT(&p->digest), err_text(err, ret));
+	tell(p, ret < 0 ? "failed" : "done", ret < 0 ? err_text(err, ret) : NULL);
 	leave(p, ret);
 	return ret;
 }
@@ -167,6 +180,37 @@ int fs_prefetch_now(struct fs_prefetches *all, const struct cas_digest *digest, 
 	if (ret == 0)
 		ret = run(&p, err);
 	return ret == 0 ? add_progress(answer, &p.progress) : ret;
+}
+
+/* With the lock, so that none goes meanwhile: what is told is copied out first. */
+static size_t copy_running(struct fs_prefetches *all, struct prefetch *out, size_t max)
+{
+	size_t nr = 0;
+
+	lock_take(&all->lock);
+	for (struct prefetch *p = all->list; p && nr < max; p = p->next) {
+		uint64_t bytes = atomic_load(&p->progress.bytes);
+
+		if (bytes == p->told)
+			continue;
+		p->told = bytes;
+		out[nr] = (struct prefetch){.all = all, .id = p->id, .digest = p->digest};
+		atomic_store(&out[nr].progress.blobs, atomic_load(&p->progress.blobs));
+		atomic_store(&out[nr].progress.bytes, bytes);
+		atomic_store(&out[nr].progress.total, atomic_load(&p->progress.total));
+		nr++;
+	}
+	lock_drop(&all->lock);
+	return nr;
+}
+
+void fs_prefetches_tick(struct fs_prefetches *all)
+{
+	struct prefetch running[TOLD_MAX];
+	size_t nr = copy_running(all, running, TOLD_MAX);
+
+	for (size_t i = 0; i < nr; i++)
+		tell(&running[i], "running", NULL);
 }
 
 void fs_prefetches_stats(struct fs_prefetches *all, struct fs_prefetch_stats *out)

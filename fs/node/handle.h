@@ -10,8 +10,9 @@
 
 struct fs_backing;
 struct fs_channel;
+struct fs_follower;
 
-enum fs_handle_kind { FS_HANDLE_BLOB, FS_HANDLE_TEXT, FS_HANDLE_CONTROL };
+enum fs_handle_kind { FS_HANDLE_BLOB, FS_HANDLE_TEXT, FS_HANDLE_CONTROL, FS_HANDLE_EVENTS };
 
 /* What fuse_file_info.fh points to; @kind selects the arm. Written once, at open. */
 struct fs_handle {
@@ -24,8 +25,9 @@ struct fs_handle {
 		struct {
 			char *data;
 			size_t len;
-		} text;			    /* TEXT: owned */
-		struct fs_channel *channel; /* CONTROL */
+		} text;			      /* TEXT: owned */
+		struct fs_channel *channel;   /* CONTROL */
+		struct fs_follower *follower; /* EVENTS */
 	};
 };
 

@@ -22,6 +22,8 @@
 #include "fs/node/identity.h"
 #include "fs/node/inode_i.h"
 
+/* With what malloc adds, and a short name for one in eight. */
+#define NODE_BYTES    (sizeof(struct fs_node) + 12)
 #define FIRST_BUCKETS 1024
 #define GOLDEN	      UINT64_C(0x9e3779b97f4a7c15)
 
@@ -442,6 +444,17 @@ void fs_inode_forget(struct fs_inode_table *table, uint64_t id, uint64_t nr)
 		fs_node_reap_locked(table, node);
 	}
 	lock_drop(&table->lock);
+}
+
+size_t fs_inode_memory(struct fs_inode_table *table)
+{
+	size_t bytes;
+
+	lock_take(&table->lock);
+	bytes = sizeof(*table) + 2 * table->nr_buckets * sizeof(struct fs_node *) +
+		table->nr_nodes * NODE_BYTES;
+	lock_drop(&table->lock);
+	return bytes;
 }
 
 size_t fs_inode_count(struct fs_inode_table *table)

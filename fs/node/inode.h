@@ -64,6 +64,8 @@ void fs_inode_forget(struct fs_inode_table *table, uint64_t id, uint64_t nr);
 bool fs_inode_ended(struct fs_inode_table *table, uint64_t id);
 
 size_t fs_inode_count(struct fs_inode_table *table);
+/* Bytes that the table and its nodes take, names of directories estimated. */
+size_t fs_inode_memory(struct fs_inode_table *table);
 
 /* --- tops: what a slot is made of; fs/slot/slot.c is the only caller --- */
 

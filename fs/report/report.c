@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cas/cas.h"
 #include "fs/control/control.h"
 #include "fs/node/inode.h"
+#include "fs/report/events.h"
 #include "fs/serve/session.h"
 
 json_int_t fs_report_nodes(const struct fs_session *session)
@@ -58,4 +60,31 @@ int fs_report_version(void *ctx, struct buf *out)
 {
 	(void)ctx;
 	return buf_printf(out, "casbox %s\n%s", CASBOX_VERSION, CAS_LAYOUT_VERSION_LINE);
+}
+
+int fs_report_log_level(void *ctx, struct buf *out)
+{
+	(void)ctx;
+	return buf_printf(out, "%s\n", log_level_name(log_get_level()));
+}
+
+int fs_report_set_log_level(struct fs_events *events, const char *data, size_t len)
+{
+	enum log_level before = log_get_level();
+	enum log_level level;
+	char word[16];
+
+	while (len > 0 && (data[len - 1] == '\n' || data[len - 1] == ' '))
+		len--;
+	if (len >= sizeof(word))
+		return -EINVAL;
+	memcpy(word, data, len);
+	word[len] = '\0';
+	if (log_level_parse(word, &level) < 0)
+		return -EINVAL;
+	log_set_level(level);
+	if (level != before)
+		fs_event(events, "log-level", "{s:s, s:s}", "level", log_level_name(level),
+			 "before", log_level_name(before));
+	return 0;
 }

@@ -3,8 +3,10 @@
 #define FS_REPORT_REPORT_H
 
 #include <jansson.h>
+#include <stddef.h>
 
 struct buf;
+struct fs_events;
 struct fs_session;
 
 /* 0 before the session was started, when it is NULL here too. */
@@ -18,5 +20,9 @@ int fs_report_lines(const json_t *o, struct buf *out);
 /* The files help and version of .casbox; @ctx is for the interface. */
 int fs_report_help(void *ctx, struct buf *out);
 int fs_report_version(void *ctx, struct buf *out);
+
+/* The file log-level: what is in force, and another from now on. -EINVAL: no level. */
+int fs_report_log_level(void *ctx, struct buf *out);
+int fs_report_set_log_level(struct fs_events *events, const char *data, size_t len);
 
 #endif

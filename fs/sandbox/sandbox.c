@@ -504,6 +504,32 @@ size_t fs_sandboxes_count(struct fs_sandboxes *all)
 	return nr;
 }
 
+void fs_sandboxes_count_states(struct fs_sandboxes *all, struct fs_sandbox_counts *out)
+{
+	*out = (struct fs_sandbox_counts){0};
+	lock_take(&all->lock);
+	for (const struct fs_sandbox *sb = all->by_id; sb; sb = sb->hh.next) {
+		switch (sb->rec.state) {
+		case FS_SANDBOX_CREATING:
+			out->creating++;
+			break;
+		case FS_SANDBOX_LIVE:
+			out->live++;
+			break;
+		case FS_SANDBOX_FINISHING:
+			out->finishing++;
+			break;
+		case FS_SANDBOX_FINISHED:
+			out->finished++;
+			break;
+		case FS_SANDBOX_LOST:
+			out->lost++;
+			break;
+		}
+	}
+	lock_drop(&all->lock);
+}
+
 int fs_sandboxes_freeze(struct fs_sandboxes *all, uint64_t *nr)
 {
 	unsigned long long end = lock_now_ns() + FREEZE_NS;

@@ -106,6 +106,16 @@ void fs_sandboxes_list(struct fs_sandboxes *all, enum fs_sandboxes_which which, 
 
 size_t fs_sandboxes_count(struct fs_sandboxes *all);
 
+/* How many of them are in each state. */
+struct fs_sandbox_counts {
+	uint64_t creating;
+	uint64_t live;
+	uint64_t finishing;
+	uint64_t finished;
+	uint64_t lost;
+};
+void fs_sandboxes_count_states(struct fs_sandboxes *all, struct fs_sandbox_counts *out);
+
 /* Outputs hashed before their sandbox was finished, and those that finish could use. */
 void fs_sandboxes_count_early(struct fs_sandboxes *all, uint64_t *nr_hashed, uint64_t *nr_used);
 

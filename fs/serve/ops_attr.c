@@ -9,6 +9,7 @@
 #include "fs/backing/backing.h"
 #include "fs/node/identity.h"
 #include "fs/node/inode.h"
+#include "fs/report/events.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
 
@@ -33,6 +34,23 @@ bool fs_req_node(fuse_req_t req, fuse_ino_t ino, struct fs_inode *out)
 	return found;
 }
 
+/* What a person may want to know of an input that could not be shown. */
+static void tell_failed(const struct fs_session *session, int code, const char *what,
+			const struct fs_entry *e, struct err *err)
+{
+	struct cas_digest missing;
+	bool is_missing = err && (cas_err_missing(err, &missing) || err->code == -ENOENT);
+
+	if (!err || !cas_err_missing(err, &missing))
+		missing = e->digest;
+	fs_event(session->opts.events,
+		 is_missing	    ? "blob-missing"
+		 : code == -EBADMSG ? "blob-wrong"
+				    : "input-failed",
+		 "{s:s, s:s, s:s}", "digest", CAS_DIGEST_TEXT(&missing), "while", what, "error",
+		 err_text(err, code));
+}
+
 void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_inode *node,
 		    const char *name, struct err *err)
 {
@@ -51,6 +69,8 @@ void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_
 	else
 		log_debug("%s%s%s in node %llu: %s", what, name ? " " : "", name ? name : "",
 			  (unsigned long long)node->id, err_text(err, code));
+	if (has_digest && (code == -EIO || code == -EBADMSG || code == -EUCLEAN))
+		tell_failed(fs_req_session(req), code, what, e, err);
 	if (code == -EBADMSG || code == -EUCLEAN)
 		code = -EIO;
 	(void)fuse_reply_err(req, -code);
@@ -66,6 +86,7 @@ mode_t fs_attr_mode(const struct fs_entry *entry)
 	case FS_KIND_FILE:
 	case FS_KIND_TEXT:
 	case FS_KIND_CONTROL:
+	case FS_KIND_EVENTS:
 		break;
 	}
 	return S_IFREG | (entry->has_mode ? entry->mode : entry->executable ? 0555 : 0444);
@@ -96,6 +117,7 @@ static int size_of(const struct fs_entry *entry, off_t *out)
 		*out = (off_t)text.len;
 		break;
 	case FS_KIND_CONTROL:
+	case FS_KIND_EVENTS:
 		*out = 0;
 		break;
 	}
@@ -136,6 +158,10 @@ int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry,
 
 	if (session->opts.inputs_of_root)
 		give_to_root(entry, st);
+	if (entry->kind == FS_KIND_EVENTS && session->opts.events) {
+		st->st_size = (off_t)fs_events_size(session->opts.events, &st->st_mtim);
+		st->st_ctim = st->st_mtim;
+	}
 	st->st_blocks = entry->kind == FS_KIND_FILE
 				? (blkcnt_t)fs_backing_blocks(session->opts.backing, &entry->digest)
 				: (st->st_size + 511) / 512;
@@ -157,7 +183,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		(void)fuse_reply_attr(req, &st, node.entry.fleeting ? 0 : FS_FOREVER);
 }
 
-/* `echo command > control` truncates first: that is fine, and means nothing. */
+/* `echo WORD > FILE` truncates first: that is fine, and means nothing. */
 static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		       struct fuse_file_info *fi)
 {
@@ -167,7 +193,9 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
 
 	if (!fs_req_node(req, ino, &node))
 		return;
-	if (node.entry.kind == FS_KIND_CONTROL && (to_set & ~harmless) == 0)
+	if ((node.entry.kind == FS_KIND_CONTROL ||
+	     (node.entry.kind == FS_KIND_TEXT && (node.entry.mode & 0200))) &&
+	    (to_set & ~harmless) == 0)
 		op_getattr(req, ino, fi);
 	else
 		(void)fuse_reply_err(req, EROFS);

@@ -24,6 +24,7 @@
 #include "fs/control/channel.h"
 #include "fs/node/handle.h"
 #include "fs/node/inode.h"
+#include "fs/report/events.h"
 #include "fs/serve/executor.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
@@ -57,6 +58,9 @@ static void free_handle(const struct fs_session *session, uint64_t id, struct fs
 		break;
 	case FS_HANDLE_CONTROL:
 		fs_channel_release(handle->channel);
+		break;
+	case FS_HANDLE_EVENTS:
+		fs_follower_free(handle->follower);
 		break;
 	}
 	free(handle);
@@ -109,11 +113,8 @@ static int open_text(const struct fs_entry *entry, struct fs_handle *handle)
 	return 0;
 }
 
-static int open_control(fuse_req_t req, const struct fs_session *session, struct fs_handle *handle)
+static int open_control(const struct fs_session *session, struct fs_handle *handle)
 {
-	/* Modes keep others out but root, which may become anybody: not through us. */
-	if (fuse_req_ctx(req)->uid != session->opts.uid)
-		return -EACCES;
 	if (!session->opts.channels)
 		return -ENXIO;
 	return fs_channel_new(session->opts.channels, &handle->channel);
@@ -133,7 +134,12 @@ static int open_handle(fuse_req_t req, const struct fs_inode *node, struct fs_ha
 		return open_text(&node->entry, handle);
 	case FS_KIND_CONTROL:
 		handle->kind = FS_HANDLE_CONTROL;
-		return open_control(req, session, handle);
+		return open_control(session, handle);
+	case FS_KIND_EVENTS:
+		handle->kind = FS_HANDLE_EVENTS;
+		return session->opts.events
+			       ? fs_follower_new(session->opts.events, &handle->follower)
+			       : -ENXIO;
 	case FS_KIND_DIR:
 	case FS_KIND_SYMLINK:
 		break;
@@ -153,6 +159,7 @@ static int reply_open(fuse_req_t req, struct fs_handle *handle, struct fuse_file
 	case FS_HANDLE_CONTROL:
 		return fs_reply_open_stream(req, fi->fh);
 	case FS_HANDLE_TEXT:
+	case FS_HANDLE_EVENTS:
 		fi->direct_io = 1;
 		break;
 	}
@@ -274,9 +281,16 @@ static bool defer(const struct fs_again *again)
 	return true;
 }
 
+static bool is_writable(const struct fs_entry *entry)
+{
+	return entry->kind == FS_KIND_CONTROL ||
+	       (entry->kind == FS_KIND_TEXT && (entry->mode & 0200) != 0);
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct fs_again again = {.run = do_open, .req = req, .what = "open", .fi = *fi};
+	bool changes;
 
 	if (fs_req_session(req)->opts.no_opens) {
 		(void)fuse_reply_err(req, ENOSYS);
@@ -285,9 +299,15 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!fs_req_node(req, ino, &again.node))
 		return;
 	again.may_be_absent = !again.node.entry.view->ops->negative_forever;
-	if (again.node.entry.kind != FS_KIND_CONTROL &&
-	    ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC))) {
+	changes = (fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC);
+	if (changes && !is_writable(&again.node.entry)) {
 		(void)fuse_reply_err(req, EROFS);
+		return;
+	}
+	/* Modes keep others out but root, which may become anybody: not through us. */
+	if ((changes || again.node.entry.kind == FS_KIND_CONTROL) &&
+	    fuse_req_ctx(req)->uid != fs_req_session(req)->opts.uid) {
+		(void)fuse_reply_err(req, EACCES);
 		return;
 	}
 	fs_tap_read(fs_req_session(req)->opts.tap, ino, fuse_req_ctx(req)->pid);
@@ -303,6 +323,17 @@ static void read_text(fuse_req_t req, const struct fs_handle *handle, size_t siz
 	if (size > len - start)
 		size = len - start;
 	(void)fuse_reply_buf(req, size ? handle->text.data + start : NULL, size);
+}
+
+static void read_events(fuse_req_t req, struct fs_follower *follower, size_t size, off_t off)
+{
+	auto_buf struct buf bytes = {0};
+	int ret = fs_follower_read(follower, (uint64_t)off, size, &bytes);
+
+	if (ret < 0)
+		(void)fuse_reply_err(req, -ret);
+	else
+		(void)fuse_reply_buf(req, bytes.data, bytes.len);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -333,7 +364,27 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	case FS_HANDLE_CONTROL:
 		fs_channel_read(handle->channel, req, size, (fi->flags & O_NONBLOCK) != 0);
 		break;
+	case FS_HANDLE_EVENTS:
+		read_events(req, handle->follower, size, off);
+		break;
 	}
+}
+
+/* One write says it all: nobody writes a word in two. */
+static void change_text(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size)
+{
+	struct fs_inode node;
+	int ret;
+
+	if (!fs_req_node(req, ino, &node))
+		return;
+	ret = is_writable(&node.entry) && node.entry.view->ops->change
+		      ? node.entry.view->ops->change(node.entry.view, &node.entry, data, size)
+		      : -EROFS;
+	if (ret < 0)
+		(void)fuse_reply_err(req, -ret);
+	else
+		(void)fuse_reply_write(req, size);
 }
 
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
@@ -344,6 +395,10 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 	struct fs_job *job = NULL;
 	int ret;
 
+	if (handle && handle->kind == FS_HANDLE_TEXT) {
+		change_text(req, ino, data, size);
+		return;
+	}
 	if (!handle || handle->kind != FS_HANDLE_CONTROL) {
 		(void)fuse_reply_err(req, EROFS);
 		return;
@@ -365,6 +420,8 @@ static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 
 	if (handle && handle->kind == FS_HANDLE_CONTROL)
 		events = fs_channel_poll(handle->channel, ph);
+	else if (handle && handle->kind == FS_HANDLE_EVENTS)
+		events = fs_follower_poll(handle->follower, ph);
 	else if (ph)
 		fuse_pollhandle_destroy(ph);
 	(void)fuse_reply_poll(req, events);

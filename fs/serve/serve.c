@@ -21,6 +21,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "cas/cas.h"
 #include "fs/backing/await.h"
@@ -43,8 +44,11 @@
 #include "fs/node/invalidate.h"
 #include "fs/sandbox/sandbox.h"
 #include "fs/serve/executor.h"
+#include "fs/report/events.h"
 #include "fs/report/fetch_stats.h"
+#include "fs/report/metrics.h"
 #include "fs/report/report.h"
+#include "fs/report/teller.h"
 #include "fs/serve/session.h"
 #include "fs/serve/upkeep.h"
 #include "fs/slot/large.h"
@@ -97,6 +101,9 @@ struct daemon {
 	struct fs_learn *learn; /* NULL: without tiers */
 	struct fs_awaits *awaits;
 	struct fs_executor *opener; /* of its own: a command may wait for a read */
+	struct fs_events *events;
+	struct fs_teller *teller;
+	struct fs_metrics *metrics;
 	struct control_env env;
 	struct control_quota quota;
 	struct control_guard guard;
@@ -290,6 +297,20 @@ static int text_config(void *ctx, struct buf *out)
 	return ret;
 }
 
+static int text_metrics(void *ctx, struct buf *out)
+{
+	const struct daemon *d = ctx;
+
+	return fs_metrics_write(d->metrics, out);
+}
+
+static int set_log_level(void *ctx, const char *data, size_t len)
+{
+	const struct daemon *d = ctx;
+
+	return fs_report_set_log_level(d->events, data, len);
+}
+
 static int take_signals(struct daemon *d, struct err *err)
 {
 	sigset_t set;
@@ -354,6 +375,26 @@ static int make_large(struct daemon *d)
 	return fs_large_new(&opts, &d->large);
 }
 
+static int make_metrics(struct daemon *d)
+{
+	const struct fs_metrics_sources sources = {
+		.store = d->store,
+		.sandboxes = d->sandboxes,
+		.slots = d->slots,
+		.backing = d->backing,
+		.fetch = d->fetch,
+		.prefetches = d->prefetches,
+		.events = d->events,
+		.quota = &d->quota,
+		.guard = &d->guard,
+		.pusher = &d->pusher,
+		.one = &d->one,
+		.two = &d->two,
+	};
+
+	return fs_metrics_new(&sources, &d->metrics);
+}
+
 static int open_data(struct daemon *d, struct err *err)
 {
 	const struct meta_options meta = {
@@ -373,8 +414,10 @@ static int open_data(struct daemon *d, struct err *err)
 		.no_reuse = fs_probes_is_off(d->probes, FS_FEATURE_REUSE),
 		.no_adopt = fs_probes_is_off(d->probes, FS_FEATURE_ADOPT),
 	};
-	int ret = meta_open(d->store, &meta, &d->meta, err);
+	int ret = fs_events_new(FS_EVENTS_KEPT, &d->events);
 
+	if (ret == 0)
+		ret = meta_open(d->store, &meta, &d->meta, err);
 	if (ret < 0)
 		return ret;
 	(void)meta_clear_stale_readers(d->meta);
@@ -424,7 +467,7 @@ static int open_data(struct daemon *d, struct err *err)
 	if (ret == 0 && d->fetch)
 		ret = fs_awaits_new(d->fetch, d->opener, &d->awaits);
 	if (ret == 0 && d->fetch)
-		ret = fs_prefetches_new(d->store, d->fetch, NULL, &d->prefetches);
+		ret = fs_prefetches_new(d->store, d->fetch, d->events, &d->prefetches);
 	d->env = (struct control_env){
 		.store = d->store,
 		.meta = d->meta,
@@ -433,6 +476,7 @@ static int open_data(struct daemon *d, struct err *err)
 		.automatic = d->opts->automatic,
 		.fetch = d->fetch,
 		.prefetches = d->prefetches,
+		.events = d->events,
 		.quota = &d->opts->quota,
 		.guard = &d->guard,
 		.ending = &d->ending,
@@ -442,6 +486,8 @@ static int open_data(struct daemon *d, struct err *err)
 		.ctx = d,
 	};
 	d->quota.limit = d->opts->quota;
+	if (ret == 0)
+		ret = make_metrics(d);
 	return ret < 0 ? ret : fs_channels_new(&d->env, d->executor, d->patient, &d->channels);
 }
 
@@ -456,6 +502,9 @@ static int make_views(struct daemon *d)
 		.config = text_config,
 		.help = fs_report_help,
 		.version = fs_report_version,
+		.metrics = text_metrics,
+		.log_level = fs_report_log_level,
+		.set_log_level = set_log_level,
 		.text_ctx = d,
 		.beside = d->beside ? d->base : NULL,
 	};
@@ -491,6 +540,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.awaits = d->awaits,
 		.channels = one ? NULL : d->channels,
 		.executor = one ? NULL : d->executor,
+		.events = d->events,
 		.probes = d->probes,
 		.no_opens = one && !fs_probes_is_off(d->probes, FS_FEATURE_NO_OPENS),
 		.passthrough = !one && !fs_probes_is_off(d->probes, FS_FEATURE_PASSTHROUGH),
@@ -662,10 +712,15 @@ static int start(struct daemon *d, struct err *err)
 	if (ret == 0)
 		ret = fs_upkeep_new(&d->env, &d->quota, &d->upkeep);
 	if (ret == 0)
-		ret = fs_daemon_record_write(d->store, &record, err);
+		ret = fs_teller_new(d->events, d->fetch, d->prefetches, d->metrics, &d->teller);
 	if (ret == 0)
-		fs_channels_open(d->channels);
-	return ret;
+		ret = fs_daemon_record_write(d->store, &record, err);
+	if (ret < 0)
+		return ret;
+	fs_event(d->events, "mount", "{s:s, s:s, s:i, s:s}", "mountpoint", d->mountpoint, "store",
+		 cas_store_path(d->store), "pid", (int)getpid(), "version", CASBOX_VERSION);
+	fs_channels_open(d->channels);
+	return 0;
 }
 
 /* Poll until somebody wants an end. */
@@ -736,6 +791,7 @@ static int close_data(struct daemon *d, struct err *err)
 	struct err sync_err = {0};
 	int ret;
 
+	fs_teller_free(d->teller);
 	fs_prefetches_free(d->prefetches);
 	cas_outbox_close(d->outbox);
 	fs_awaits_stop(d->awaits);
@@ -757,6 +813,8 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_session_free(d->one);
 	fs_session_free(d->two);
 	fs_channels_free(d->channels);
+	fs_events_free(d->events);
+	fs_metrics_free(d->metrics);
 	fs_view_top_free(d->top);
 	fs_view_boxes_free(d->boxes);
 	fs_view_sandboxes_free(d->traces);
@@ -782,6 +840,8 @@ static int stop(struct daemon *d, struct err *err)
 	bool commands_ended = stop_commands(d);
 	int ret = 0;
 
+	if (d->attached)
+		fs_event(d->events, "unmount", "{s:s}", "mountpoint", d->mountpoint);
 	fs_watchdog_free(d->watchdog);
 	fs_view_boxes_close(d->boxes);
 	fs_view_sandboxes_close(d->traces);

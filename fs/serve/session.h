@@ -17,6 +17,7 @@ struct cas_store;
 struct err;
 struct fs_backing_table;
 struct fs_channels;
+struct fs_events;
 struct fs_executor;
 struct fs_awaits;
 struct fs_inode;
@@ -37,6 +38,7 @@ struct fs_session_options {
 	struct fs_executor *opener;   /* opens blobs that may take long */
 	struct fs_channels *channels; /* NULL: no control file here */
 	struct fs_executor *executor; /* runs commands; NULL with it */
+	struct fs_events *events;     /* NULL: nobody follows them here */
 	struct fs_probes *probes;
 	/*
 	 * Session one: OPEN and OPENDIR are answered with ENOSYS once and never asked

@@ -120,6 +120,41 @@ static void look_at_init(struct fs_wire *wire, const char *body, size_t len)
 		wire->offered |= (uint64_t)in.flags2 << 32;
 }
 
+/* The kernel's numbers grow by two. */
+static struct fs_wire_flight *flight_of(struct fs_wire *wire, uint64_t unique)
+{
+	return &wire->flight[(unique >> 1) & (FS_WIRE_FLIGHT - 1)];
+}
+
+static bool has_answer(uint32_t op)
+{
+	return op != FUSE_FORGET && op != FUSE_BATCH_FORGET && op != FUSE_INTERRUPT;
+}
+
+static void take_off(struct fs_wire *wire, uint64_t unique, uint32_t op)
+{
+	struct fs_wire_flight *f = flight_of(wire, unique);
+
+	atomic_store_explicit(&f->start_ns, lock_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&f->op, op, memory_order_relaxed);
+	atomic_store_explicit(&f->unique, unique, memory_order_release);
+}
+
+static void land(struct fs_wire *wire, uint64_t unique)
+{
+	struct fs_wire_flight *f = flight_of(wire, unique);
+	uint64_t start;
+	uint32_t op;
+
+	if (atomic_load_explicit(&f->unique, memory_order_acquire) != unique)
+		return;
+	start = atomic_load_explicit(&f->start_ns, memory_order_relaxed);
+	op = atomic_load_explicit(&f->op, memory_order_relaxed);
+	/* Ours still? Then it is what we read. */
+	if (atomic_compare_exchange_strong(&f->unique, &unique, 0))
+		prom_histogram_add(&wire->times[op], lock_now_ns() - start);
+}
+
 static ssize_t wire_read(int fd, void *data, size_t size, void *userdata)
 {
 	struct fs_wire *wire = wire_of(userdata);
@@ -132,6 +167,8 @@ static ssize_t wire_read(int fd, void *data, size_t size, void *userdata)
 	memcpy(&header, data, sizeof(header));
 	op = header.opcode < FS_WIRE_NR_OPS && op_names[header.opcode] ? header.opcode : 0;
 	(void)atomic_fetch_add_explicit(&wire->nr[op], 1, memory_order_relaxed);
+	if (has_answer(op))
+		take_off(wire, header.unique, op);
 	if (op == FUSE_INIT && !wire->seen_init)
 		look_at_init(wire, (const char *)data + sizeof(header),
 			     (size_t)got - sizeof(header));
@@ -160,9 +197,16 @@ static void complete_init(struct fs_wire *wire, struct iovec *body)
 static ssize_t wire_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
 	struct fs_wire *wire = wire_of(userdata);
+	struct fuse_out_header out;
 
 	if (!wire->answered_init && count == 2)
 		complete_init(wire, &iov[1]);
+	if (iov[0].iov_len >= sizeof(out)) {
+		memcpy(&out, iov[0].iov_base, sizeof(out));
+		/* 0: a notification. Before it is told: nothing of the request is ours after. */
+		if (out.unique != 0)
+			land(wire, out.unique);
+	}
 	return writev(fd, iov, count);
 }
 
@@ -202,6 +246,11 @@ int fs_wire_report(const struct fs_wire *wire, json_t *out)
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+const char *fs_wire_op_name(size_t op)
+{
+	return op < FS_WIRE_NR_OPS ? op_names[op] : NULL;
 }
 
 const char *fs_wire_libfuse(void)

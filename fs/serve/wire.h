@@ -5,12 +5,26 @@
 #include <jansson.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "fs/report/prom.h"
 
 struct fuse_conn_info;
 struct fuse_session;
 
 #define FS_WIRE_NR_OPS 64
+#define FS_WIRE_FLIGHT 4096 /* a power of two */
+
+/*
+ * A request that was taken and is not answered, in the place that its number gives it.
+ * One that waits while thousands pass loses its place, and its time is not counted.
+ */
+struct fs_wire_flight {
+	_Atomic uint64_t unique; /* 0: nobody; written last, with release, for wire_writev */
+	_Atomic uint64_t start_ns;
+	_Atomic uint32_t op;
+};
 
 /*
  * What passes by: requests are counted by opcode, and INIT is understood, which libfuse
@@ -26,6 +40,9 @@ struct fs_wire {
 	bool passthrough; /* it was asked for */
 	/* [0]: opcodes unknown to us */
 	_Atomic uint64_t nr[FS_WIRE_NR_OPS];
+	/* From taking a request to its answer; those that get none are counted above alone. */
+	struct prom_histogram times[FS_WIRE_NR_OPS];
+	struct fs_wire_flight flight[FS_WIRE_FLIGHT];
 };
 
 /*
@@ -42,6 +59,9 @@ bool fs_wire_offers_passthrough(const struct fs_wire *wire);
 
 /* Add "NAME": count to @out for every opcode seen. -ENOMEM. */
 int fs_wire_report(const struct fs_wire *wire, json_t *out);
+
+/* The name of an opcode that was seen, or NULL. */
+const char *fs_wire_op_name(size_t op);
 
 /* The version of libfuse that runs. */
 const char *fs_wire_libfuse(void);

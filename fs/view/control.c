@@ -8,7 +8,17 @@
 #include "fs/view/fixed.h"
 #include "fs/view/view.h"
 
-enum dot_tag { DOT_TOP, DOT_CONTROL, DOT_VERSION, DOT_CONFIG, DOT_HELP, DOT_LARGE };
+enum dot_tag {
+	DOT_TOP,
+	DOT_CONTROL,
+	DOT_METRICS,
+	DOT_EVENTS,
+	DOT_VERSION,
+	DOT_CONFIG,
+	DOT_LOG_LEVEL,
+	DOT_HELP,
+	DOT_LARGE,
+};
 
 struct fs_view_dot {
 	struct fs_view view;
@@ -18,6 +28,9 @@ struct fs_view_dot {
 
 static const struct fs_fixed dot_files[] = {
 	{"control", DOT_CONTROL, 0600, FS_KIND_CONTROL},
+	{"metrics", DOT_METRICS, 0400, FS_KIND_TEXT},
+	{"events", DOT_EVENTS, 0400, FS_KIND_EVENTS},
+	{"log-level", DOT_LOG_LEVEL, 0600, FS_KIND_TEXT},
 	{"version", DOT_VERSION, 0400, FS_KIND_TEXT},
 	{"config", DOT_CONFIG, 0400, FS_KIND_TEXT},
 	{"help", DOT_HELP, 0400, FS_KIND_TEXT},
@@ -89,15 +102,29 @@ static int dot_text(const struct fs_view *view, const struct fs_entry *entry, st
 		return dot->opts.config(dot->opts.text_ctx, out);
 	case DOT_HELP:
 		return dot->opts.help(dot->opts.text_ctx, out);
+	case DOT_METRICS:
+		return dot->opts.metrics(dot->opts.text_ctx, out);
+	case DOT_LOG_LEVEL:
+		return dot->opts.log_level(dot->opts.text_ctx, out);
 	default:
 		return 0;
 	}
+}
+
+static int dot_change(const struct fs_view *view, const struct fs_entry *entry, const char *data,
+		      size_t len)
+{
+	const struct fs_view_dot *dot = view->ctx;
+
+	return entry->tag == DOT_LOG_LEVEL ? dot->opts.set_log_level(dot->opts.text_ctx, data, len)
+					   : -EROFS;
 }
 
 static const struct fs_view_ops dot_ops = {
 	.lookup = dot_lookup,
 	.list = dot_list,
 	.text = dot_text,
+	.change = dot_change,
 };
 
 int fs_view_dot_new(const struct fs_views_options *opts, struct fs_view_dot **out)

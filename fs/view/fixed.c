@@ -11,6 +11,7 @@ int fs_fixed_entry(const struct fs_view *view, const struct fs_fixed *fixed, con
 	out->tag = fixed->tag;
 	out->has_mode = true;
 	out->mode = fixed->mode;
-	out->fleeting = fixed->kind == FS_KIND_TEXT || fixed->kind == FS_KIND_CONTROL;
+	out->fleeting = fixed->kind == FS_KIND_TEXT || fixed->kind == FS_KIND_CONTROL ||
+			fixed->kind == FS_KIND_EVENTS;
 	return fs_key_of_label(label, NULL, &out->key);
 }

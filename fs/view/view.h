@@ -3,6 +3,7 @@
 #define FS_VIEW_VIEW_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "cas/digest.h"
@@ -24,6 +25,7 @@ enum fs_kind {
 	FS_KIND_SYMLINK, /* entry.target */
 	FS_KIND_TEXT,	 /* made at each open by fs_view_ops.text */
 	FS_KIND_CONTROL, /* a conversation: fs/control/channel.h */
+	FS_KIND_EVENTS,	 /* a file that grows: fs/report/events.h */
 };
 
 #define FS_KEY_SZ 16
@@ -84,6 +86,12 @@ struct fs_view_ops {
 	int (*complete)(const struct fs_view *view, struct fs_entry *entry, struct err *err);
 	/* TEXT: append the content. NULL when there are no such nodes. */
 	int (*text)(const struct fs_view *view, const struct fs_entry *entry, struct buf *out);
+	/*
+	 * TEXT that its owner may change (mode 0200): what one write says. -EINVAL: it means
+	 * nothing. NULL when there are no such nodes.
+	 */
+	int (*change)(const struct fs_view *view, const struct fs_entry *entry, const char *data,
+		      size_t len);
 	/* A name that is missing stays missing for ever. */
 	bool negative_forever;
 };
@@ -105,6 +113,9 @@ struct fs_views_options {
 	int (*config)(void *ctx, struct buf *out);
 	int (*help)(void *ctx, struct buf *out);
 	int (*version)(void *ctx, struct buf *out);
+	int (*metrics)(void *ctx, struct buf *out);
+	int (*log_level)(void *ctx, struct buf *out);
+	int (*set_log_level)(void *ctx, const char *data, size_t len);
 	void *text_ctx;
 	const char *beside; /* session one is there, and MNT/sandboxes a link to it; NULL */
 };

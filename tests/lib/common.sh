@@ -17,6 +17,7 @@
 LC_ALL=C
 export LC_ALL CASBOX FSCHECK
 [ -z "${FSSTRESS:-}" ] || export FSSTRESS
+[ -z "${CTLTALK:-}" ] || export CTLTALK
 
 # Mounts below $1, the newest first, one mount point a line.
 mounts_below() {
@@ -233,13 +234,15 @@ again_with() {
 	cp "$CASBOX" "$again/bin/casbox"
 	cp "$FSCHECK" "$again/bin/fscheck"
 	cp "${FSSTRESS:-$FSCHECK}" "$again/bin/fsstress"
-	chmod 755 "$T" "$again" "$again/bin/casbox" "$again/bin/fscheck" "$again/bin/fsstress"
+	cp "${CTLTALK:-$FSCHECK}" "$again/bin/ctltalk"
+	chmod 755 "$T" "$again" "$again/bin/"*
 	chmod 1777 "$again/tmp"
 	set=$1
 	as=$2
 	shift 2
 	"$as" env -u TEST_DIR "$set" TMPDIR="$again/tmp" CASBOX="$again/bin/casbox" \
 		FSCHECK="$again/bin/fscheck" FSSTRESS="$again/bin/fsstress" \
+		CTLTALK="$again/bin/ctltalk" \
 		"$@" sh "$again/mount/case.sh"
 }
 
