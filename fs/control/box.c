@@ -206,6 +206,18 @@ int control_show(struct control_call *call, struct err *err)
 	return ret < 0 ? ret : control_add(call->answer, "sandbox", sandbox);
 }
 
+int control_trace(struct control_call *call, struct err *err)
+{
+	json_t *trace = NULL;
+	int ret =
+		fs_trace_describe(call->env->sandboxes, control_get(call->req, "id"), &trace, err);
+
+	if (ret == 0 && json_object_update(call->answer, trace) < 0)
+		ret = -ENOMEM;
+	json_decref(trace);
+	return ret;
+}
+
 int control_cgroup(struct control_call *call, struct err *err)
 {
 	return fs_sandbox_set_cgroup(call->env->sandboxes, control_get(call->req, "id"),

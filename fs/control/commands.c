@@ -89,6 +89,7 @@ const struct control_command control_commands[] = {
 	{"remove", "forget a sandbox and its files", opts_id, NULL, control_remove},
 	{"list", "all sandboxes", opts_none, NULL, control_list},
 	{"show", "one sandbox", opts_id, NULL, control_show},
+	{"trace", "what a sandbox looked up, read, missed and wrote", opts_id, NULL, control_trace},
 	{"cgroup", "the control group that ends with the sandbox, or none", opts_cgroup, NULL,
 	 control_cgroup},
 	{"pin", "keep a blob, or a tree with all in it, whatever gc does", opts_digests, NULL,

@@ -22,6 +22,7 @@ int control_finish(struct control_call *call, struct err *err);
 int control_remove(struct control_call *call, struct err *err);
 int control_list(struct control_call *call, struct err *err);
 int control_show(struct control_call *call, struct err *err);
+int control_trace(struct control_call *call, struct err *err);
 int control_cgroup(struct control_call *call, struct err *err);
 
 /* keep.c, gc.c, prefetch.c: the store */

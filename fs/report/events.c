@@ -264,12 +264,11 @@ void fs_follower_free(struct fs_follower *f)
 /* The missed line from @off to where a kept one begins. False: there is no room for it. */
 static bool open_hole_locked(struct fs_follower *f, uint64_t off) REQUIRES(f->events->lock)
 {
-	const struct fs_events *ev = f->events;
-	uint64_t end = ev->start;
+	uint64_t end = f->events->start;
 
 	/* Too small a gap for the words takes the next line along. */
-	while (end - off < MISSED_MAX && end < ev->end)
-		end = line_end_locked(ev, end);
+	while (end - off < MISSED_MAX && end < f->events->end)
+		end = line_end_locked(f->events, end);
 	if (end - off < MISSED_MAX)
 		return false;
 	f->hole_start = off;
@@ -300,8 +299,7 @@ static size_t read_hole_locked(struct fs_follower *f, uint64_t off, size_t size,
 
 int fs_follower_read(struct fs_follower *f, uint64_t off, size_t size, struct buf *out)
 {
-	struct fs_events *ev = f->events;
-	uint64_t end = fs_events_size(ev, NULL);
+	uint64_t end = fs_events_size(f->events, NULL);
 	size_t nr = 0;
 	int ret = 0;
 
@@ -310,15 +308,15 @@ int fs_follower_read(struct fs_follower *f, uint64_t off, size_t size, struct bu
 	ret = off < end ? buf_reserve(out, size + 1) : 0;
 	if (ret < 0)
 		return ret;
-	lock_take(&ev->lock);
-	if (off < ev->start || (off == f->pos && off < f->hole_end)) {
+	lock_take(&f->events->lock);
+	if (off < f->events->start || (off == f->pos && off < f->hole_end)) {
 		nr = read_hole_locked(f, off, size, out->data);
-	} else if (off < ev->end) {
-		nr = ev->end - off < size ? (size_t)(ev->end - off) : size;
-		copy_out_locked(ev, off, nr, out->data);
+	} else if (off < f->events->end) {
+		nr = f->events->end - off < size ? (size_t)(f->events->end - off) : size;
+		copy_out_locked(f->events, off, nr, out->data);
 	}
 	f->pos = off + nr;
-	lock_drop(&ev->lock);
+	lock_drop(&f->events->lock);
 	out->len = nr;
 	if (out->data)
 		out->data[nr] = '\0';

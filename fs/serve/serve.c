@@ -42,13 +42,13 @@
 #include "fs/mount/way.h"
 #include "fs/node/inode.h"
 #include "fs/node/invalidate.h"
-#include "fs/sandbox/sandbox.h"
-#include "fs/serve/executor.h"
 #include "fs/report/events.h"
-#include "fs/report/fetch_stats.h"
 #include "fs/report/metrics.h"
 #include "fs/report/report.h"
 #include "fs/report/teller.h"
+#include "fs/sandbox/sandbox.h"
+#include "fs/serve/daemon_i.h"
+#include "fs/serve/executor.h"
 #include "fs/serve/session.h"
 #include "fs/serve/upkeep.h"
 #include "fs/slot/large.h"
@@ -73,75 +73,12 @@
 #define STOP_READ_MS	    1000 /* for the last answers to be read */
 #define NS_PER_MS	    1000000ULL
 
-struct daemon {
-	const struct fs_options *opts;
-	char *mountpoint;
-	char *base; /* of session one: MOUNTPOINT/sandboxes, or opts->beside */
-	enum fs_way way;
-	bool beside;  /* fusermount3 mounts for us: session one is not in session two */
-	char *traced; /* of session two, exact traces: MOUNTPOINT/traced */
-	struct fs_tap *tap_one;
-	struct fs_tap *tap_two;
-	int nr_threads;
-	bool in_userns;
-	struct cas_store *store;
-	struct fs_helper *helper;
-	struct meta *meta;
-	struct fs_slots *slots;
-	struct fs_large *large;
-	struct fs_pusher *_Atomic pusher; /* NULL until started, or not wanted */
-	struct fs_missed *missed;
-	struct fs_sandboxes *sandboxes;
-	struct fs_backing_table *backing;
-	struct fs_executor *executor;	  /* runs commands */
-	struct fs_executor *patient;	  /* those that may take minutes */
-	struct cas_fetch *fetch;	  /* NULL: no tiers */
-	struct fs_prefetches *prefetches; /* NULL with it */
-	struct cas_outbox *outbox;
-	struct fs_learn *learn; /* NULL: without tiers */
-	struct fs_awaits *awaits;
-	struct fs_executor *opener; /* of its own: a command may wait for a read */
-	struct fs_events *events;
-	struct fs_teller *teller;
-	struct fs_metrics *metrics;
-	struct control_env env;
-	struct control_quota quota;
-	struct control_guard guard;
-	_Atomic bool ending; /* commands that take long give up */
-	struct fs_channels *channels;
-	struct fs_view_top *top;
-	struct fs_view_boxes *boxes;
-	struct fs_view_sandboxes *traces;
-	struct fs_mount mount_one;
-	struct fs_mount mount_two;
-	/* NULL until started: session two shows .casbox/config before there is one. */
-	struct fs_session *_Atomic one;
-	struct fs_session *_Atomic two;
-	struct fs_watchdog *watchdog;
-	struct fs_upkeep *upkeep;
-	struct fs_probes *probes;
-	int signal_fd;
-	int wake_fd;
-	_Atomic bool stop;   /* somebody asked for the end */
-	_Atomic bool hurry;  /* and will not wait for others */
-	_Atomic bool wedged; /* the watchdog broke a connection */
-	bool attached;	     /* session two is at the mount point */
-	bool mounted_one;    /* beside: session one is at the base */
-};
-
-static void wake(struct daemon *d)
-{
-	uint64_t one = 1;
-
-	(void)!write(d->wake_fd, &one, sizeof(one));
-}
-
 static void on_session_ended(void *ctx)
 {
 	struct daemon *d = ctx;
 
 	atomic_store(&d->stop, true);
-	wake(d);
+	fs_daemon_wake(d);
 }
 
 static void on_wedged(void *ctx)
@@ -151,7 +88,7 @@ static void on_wedged(void *ctx)
 	atomic_store(&d->wedged, true);
 	atomic_store(&d->hurry, true);
 	atomic_store(&d->stop, true);
-	wake(d);
+	fs_daemon_wake(d);
 }
 
 static void on_want(void *ctx, uint64_t dir)
@@ -189,126 +126,6 @@ static void on_missed(void *ctx, uint64_t dir, const char *name)
 		path = NULL;
 	if (path)
 		fs_missed_note(d->missed, path);
-}
-
-static void on_read(void *ctx, const struct fs_inode *file, bool waited)
-{
-	struct daemon *d = ctx;
-
-	fs_learn_read(d->learn, d->one->table, file, waited);
-}
-
-static void on_pushed(void *ctx, const struct cas_digest *digest)
-{
-	struct daemon *d = ctx;
-
-	fs_learn_pushed(d->learn, digest);
-}
-
-/* Refuse new commands if none but @nr run and there are no sandboxes. */
-static bool shut_if_idle(struct daemon *d, size_t nr)
-{
-	if (fs_sandboxes_count(d->sandboxes) > 0 || !fs_channels_shut_if(d->channels, nr))
-		return false;
-	if (fs_sandboxes_count(d->sandboxes) == 0)
-		return true;
-	fs_channels_reopen(d->channels);
-	return false;
-}
-
-static int env_stop(void *ctx, bool if_idle, bool force, struct err *err)
-{
-	struct daemon *d = ctx;
-
-	/* This command itself is one of those that run. */
-	if (if_idle && !shut_if_idle(d, 1))
-		return err_set(err, -EBUSY, "the mount at %s is in use: %zu sandboxes",
-			       d->mountpoint, fs_sandboxes_count(d->sandboxes));
-	if (force)
-		atomic_store(&d->hurry, true);
-	atomic_store(&d->stop, true);
-	wake(d);
-	return 0;
-}
-
-static int env_config(void *ctx, json_t *out)
-{
-	struct daemon *d = ctx;
-	const struct fs_session *two = d->two;
-	json_t *o = json_pack("{s:s, s:s, s:b, s:b, s:i, s:i, s:b, s:s, s:s, s:i, s:I, s:I, s:I}",
-			      "store", cas_store_path(d->store), "mountpoint", d->mountpoint,
-			      "automatic", (int)d->opts->automatic, "allow_other",
-			      (int)d->opts->allow_other, "threads", d->nr_threads, "idle_s",
-			      d->opts->idle_s, "user_namespace", (int)d->in_userns, "mounting",
-			      fs_way_name(d->way), "libfuse", fs_wire_libfuse(),
-			      "fuse_protocol_minor", two ? (int)two->wire.minor : 0, "nodes_one",
-			      fs_report_nodes(d->one), "nodes_two", fs_report_nodes(two),
-			      "open_blobs", (json_int_t)fs_backing_count(d->backing));
-	json_t *slots = fs_slots_describe(d->slots);
-	int ret = o && slots && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
-
-	if (ret == 0)
-		ret = json_object_set(out, "slots", slots) == 0 ? 0 : -ENOMEM;
-	if (ret == 0)
-		ret = json_object_set_new(out, "xattr", json_boolean(d->opts->xattr));
-	json_decref(slots);
-
-	json_decref(o);
-	return ret < 0 ? ret : fs_probes_report(d->probes, out);
-}
-
-static int env_stats(void *ctx, json_t *out)
-{
-	struct daemon *d = ctx;
-	uint64_t nr_hashed, nr_used;
-	json_t *o;
-	int ret;
-
-	fs_sandboxes_count_early(d->sandboxes, &nr_hashed, &nr_used);
-	o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "open_blobs",
-		      (json_int_t)fs_backing_count(d->backing), "backing_ids",
-		      (json_int_t)fs_backing_count_ids(d->backing), "excess_bytes",
-		      (json_int_t)atomic_load(&d->quota.excess_bytes), "evictions",
-		      (json_int_t)atomic_load(&d->quota.evictions), "evicted_blobs",
-		      (json_int_t)atomic_load(&d->quota.evicted_blobs), "evicted_bytes",
-		      (json_int_t)atomic_load(&d->quota.evicted_bytes), "early_hashed",
-		      (json_int_t)nr_hashed, "early_used", (json_int_t)nr_used);
-	ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
-
-	json_decref(o);
-	if (ret == 0 && d->pusher &&
-	    json_object_set_new(out, "push", fs_pusher_describe(d->pusher)) < 0)
-		ret = -ENOMEM;
-	if (ret == 0)
-		ret = fs_fetch_report(d->store, d->fetch, d->learn, out);
-	if (ret == 0)
-		ret = fs_report_session(d->one, out);
-	return ret < 0 ? ret : fs_report_session(d->two, out);
-}
-
-static int text_config(void *ctx, struct buf *out)
-{
-	json_t *o = json_object();
-	int ret = o ? env_config(ctx, o) : -ENOMEM;
-
-	if (ret == 0)
-		ret = fs_report_lines(o, out);
-	json_decref(o);
-	return ret;
-}
-
-static int text_metrics(void *ctx, struct buf *out)
-{
-	const struct daemon *d = ctx;
-
-	return fs_metrics_write(d->metrics, out);
-}
-
-static int set_log_level(void *ctx, const char *data, size_t len)
-{
-	const struct daemon *d = ctx;
-
-	return fs_report_set_log_level(d->events, data, len);
 }
 
 static int take_signals(struct daemon *d, struct err *err)
@@ -480,9 +297,9 @@ static int open_data(struct daemon *d, struct err *err)
 		.quota = &d->opts->quota,
 		.guard = &d->guard,
 		.ending = &d->ending,
-		.stop = env_stop,
-		.config = env_config,
-		.stats = env_stats,
+		.stop = fs_daemon_stop,
+		.config = fs_daemon_config,
+		.stats = fs_daemon_stats,
 		.ctx = d,
 	};
 	d->quota.limit = d->opts->quota;
@@ -499,12 +316,12 @@ static int make_views(struct daemon *d)
 		.sandboxes = d->sandboxes,
 		.slots = d->slots,
 		.large = d->large,
-		.config = text_config,
+		.config = fs_daemon_text_config,
 		.help = fs_report_help,
 		.version = fs_report_version,
-		.metrics = text_metrics,
+		.metrics = fs_daemon_text_metrics,
 		.log_level = fs_report_log_level,
-		.set_log_level = set_log_level,
+		.set_log_level = fs_daemon_set_log_level,
 		.text_ctx = d,
 		.beside = d->beside ? d->base : NULL,
 	};
@@ -742,7 +559,7 @@ static void serve(struct daemon *d)
 			continue;
 		if (fs_sandboxes_count(d->sandboxes) > 0 || fs_channels_nr_pending(d->channels) > 0)
 			busy_ns = lock_now_ns();
-		else if (lock_now_ns() - busy_ns >= idle_ns && shut_if_idle(d, 0)) {
+		else if (lock_now_ns() - busy_ns >= idle_ns && fs_daemon_shut_if_idle(d, 0)) {
 			log_info("ending after %d s without sandboxes", d->opts->idle_s);
 			return;
 		}

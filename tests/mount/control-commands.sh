@@ -25,7 +25,7 @@ body() {
 	exec 9<> "$MNT/.casbox/control"
 
 	# From one table: the file, the command and the parser.
-	for name in create finish remove list show pin unpin prefetch gc fsck log-level config \
+	for name in create finish remove list show trace pin unpin prefetch gc fsck log-level config \
 		stats version stop help sync; do
 		grep -q "^$name\\( \\|\$\\)" "$MNT/.casbox/help" || fail "help lacks $name"
 		ask "help $name"
@@ -37,6 +37,16 @@ body() {
 	has '"errno":"ENOENT"' nothing
 	ask "create --root $root --writable some"
 	has '"errno":"EINVAL"' 'writable is one of outputs|dirs|all, not \"some\"'
+
+	ask "create --root $root --id traced --trace names"
+	has '"ok":true'
+	[ ! -e "$MNT/sandboxes/traced/bin/nothing" ] || fail "there is something"
+	ask 'trace traced'
+	has '"ok":true' '"trace":"names"' '"failed":["bin/nothing"]'
+	ask 'trace nobody'
+	has '"errno":"ENOENT"' nobody
+	ask 'remove traced'
+	has '"ok":true'
 
 	# Pins: by digest or hash, and gc leaves them alone.
 	ask "pin ${alone%/*} $root"
