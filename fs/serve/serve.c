@@ -128,6 +128,20 @@ static void on_missed(void *ctx, uint64_t dir, const char *name)
 		fs_missed_note(d->missed, path);
 }
 
+static void on_read(void *ctx, const struct fs_inode *file, bool waited)
+{
+	struct daemon *d = ctx;
+
+	fs_learn_read(d->learn, d->one->table, file, waited);
+}
+
+static void on_pushed(void *ctx, const struct cas_digest *digest)
+{
+	struct daemon *d = ctx;
+
+	fs_learn_pushed(d->learn, digest);
+}
+
 static int take_signals(struct daemon *d, struct err *err)
 {
 	sigset_t set;
