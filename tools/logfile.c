@@ -14,8 +14,11 @@
 
 #define LOG_MAX (1 << 20)
 
+#define LINE_SZ 2200 /* of the log's own lines and what stands before them */
+
 static char log_path[PATH_MAX];
 static char old_path[PATH_MAX];
+static off_t log_sz; /* as far as we know: others may write there, too */
 
 static int set_paths(const char *store, struct err *err)
 {
@@ -70,25 +73,47 @@ static void rotate(void)
 	(void)close(fd);
 }
 
-/* The log's own lock is held: one call at a time. */
+static void look_at_size(void)
+{
+	struct stat st;
+
+	log_sz = fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode) ? st.st_size : 0;
+}
+
+/*
+ * The log's own lock is held: one call at a time. Somebody may be waiting for whoever logs:
+ * one system call a line.
+ */
 static void write_line(void *ctx, enum log_level level, const char *line)
 {
 	struct timespec now;
-	struct stat st;
+	char text[LINE_SZ];
 	struct tm tm;
+	int len;
 
 	(void)ctx;
-	if (fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > LOG_MAX)
-		rotate();
 	(void)clock_gettime(CLOCK_REALTIME, &now);
 	(void)gmtime_r(&now.tv_sec, &tm);
-	(void)dprintf(STDERR_FILENO, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %s: %s\n",
-		      tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
-		      tm.tm_sec, now.tv_nsec / 1000000, log_level_name(level), line);
+	len = snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %s: %s\n",
+		       tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
+		       tm.tm_sec, now.tv_nsec / 1000000, log_level_name(level), line);
+	if (len >= (int)sizeof(text))
+		len = (int)sizeof(text) - 1;
+	(void)io_write_full(STDERR_FILENO, text, (size_t)len);
+	log_sz += len;
+	if (log_sz <= LOG_MAX)
+		return;
+	look_at_size();
+	if (log_sz > LOG_MAX) {
+		rotate();
+		look_at_size();
+	}
 }
 
 void logfile_begin(const char *store)
 {
-	if (set_paths(store, NULL) == 0)
-		log_set_sink(write_line, NULL);
+	if (set_paths(store, NULL) < 0)
+		return;
+	look_at_size();
+	log_set_sink(write_line, NULL);
 }
