@@ -112,5 +112,12 @@ int cas_directory_put(struct cas_store *store, struct cas_directory *dir, struct
  */
 int cas_tree_encode(struct cas_store *store, const struct cas_digest *root, struct buf *out,
 		    struct err *err);
+/*
+ * The same, where some Directories may not be in the store yet: @find answers those, borrowed
+ * until the next call, and NULL for all others.
+ */
+typedef const struct buf *(*cas_raw_find_fn)(void *ctx, const struct cas_digest *digest);
+int cas_tree_encode_with(struct cas_store *store, const struct cas_digest *root,
+			 cas_raw_find_fn find, void *ctx, struct buf *out, struct err *err);
 
 #endif

@@ -34,6 +34,8 @@ struct tree_dir {
 
 struct tree_walk {
 	struct cas_store *store;
+	cas_raw_find_fn find; /* may be NULL */
+	void *ctx;
 	struct tree_dir *all;	/* hash */
 	struct tree_dir *stack; /* linked by above */
 	struct tree_dir *left;	/* last left first, linked by above */
@@ -50,6 +52,17 @@ static void walk_fini(struct tree_walk *w)
 		buf_fini(&d->raw);
 		free(d);
 	}
+}
+
+static int load(struct tree_walk *w, struct tree_dir *d, struct err *err)
+{
+	const struct buf *raw = w->find ? w->find(w->ctx, &d->digest) : NULL;
+	int ret;
+
+	if (raw == NULL)
+		return cas_directory_load_raw(w->store, &d->digest, &d->raw, &d->dir, err);
+	ret = buf_append(&d->raw, raw->data, raw->len);
+	return ret < 0 ? ret : cas_directory_decode(d->raw.data, d->raw.len, &d->dir, err);
 }
 
 static int walk_enter(struct tree_walk *w, const struct cas_digest *digest, struct err *err)
@@ -74,7 +87,7 @@ static int walk_enter(struct tree_walk *w, const struct cas_digest *digest, stru
 		free(d);
 		return -ENOMEM;
 	}
-	ret = cas_directory_load_raw(w->store, digest, &d->raw, &d->dir, err);
+	ret = load(w, d, err);
 	if (ret < 0)
 		return ret;
 	d->next = d->dir->nr_nodes;
@@ -133,7 +146,13 @@ static int record_append(struct buf *out, char tag, const struct buf *raw)
 int cas_tree_encode(struct cas_store *store, const struct cas_digest *root, struct buf *out,
 		    struct err *err)
 {
-	struct tree_walk w = {.store = store};
+	return cas_tree_encode_with(store, root, NULL, NULL, out, err);
+}
+
+int cas_tree_encode_with(struct cas_store *store, const struct cas_digest *root,
+			 cas_raw_find_fn find, void *ctx, struct buf *out, struct err *err)
+{
+	struct tree_walk w = {.store = store, .find = find, .ctx = ctx};
 	size_t start = out->len;
 	int ret = walk(&w, root, err);
 

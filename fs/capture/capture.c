@@ -12,11 +12,9 @@
 #include "cas/base/auto.h"
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
-#include "cas/put/put.h"
-#include "cas/store/store.h"
-#include "fs/capture/crew.h"
+#include "cas/hash.h"
+#include "fs/capture/capture_i.h"
 #include "fs/capture/derive.h"
-#include "fs/capture/early.h"
 
 /*
  * Outputs may overlap (d, d/f). Only those without a declared ancestor are walked;
@@ -30,54 +28,7 @@
  * should not be) or a negative errno that ends the capture.
  */
 
-struct walk {
-	const struct fs_merge *m;
-	struct fs_derived *derived;
-	const struct fs_outputs *outputs;
-	const struct fs_capture_options *opts;
-	struct fs_capture *out;
-	struct buf path; /* of the entry at hand, relative to the root */
-	int depth;
-	struct err *err;
-	char target[CAS_TARGET_MAX + 2]; /* of the symlink at hand */
-};
-
-int fs_findings_add(struct fs_findings *f, const char *path, const char *text)
-{
-	struct fs_finding *grown = realloc(f->found, (f->nr + 1) * sizeof(*grown));
-
-	if (grown == NULL)
-		return -ENOMEM;
-	f->found = grown;
-	grown[f->nr].path = strdup(path);
-	grown[f->nr].text = text ? strdup(text) : NULL;
-	if (grown[f->nr].path == NULL || (text && grown[f->nr].text == NULL)) {
-		free(grown[f->nr].path);
-		free(grown[f->nr].text);
-		return -ENOMEM;
-	}
-	f->nr++;
-	return 0;
-}
-
-const struct fs_finding *fs_findings_find(const struct fs_findings *f, const char *path)
-{
-	for (size_t i = 0; i < f->nr; i++) {
-		if (strcmp(f->found[i].path, path) == 0)
-			return &f->found[i];
-	}
-	return NULL;
-}
-
-void fs_findings_fini(struct fs_findings *f)
-{
-	for (size_t i = 0; i < f->nr; i++) {
-		free(f->found[i].path);
-		free(f->found[i].text);
-	}
-	free(f->found);
-	memset(f, 0, sizeof(*f));
-}
+#define FILES_MAX 64 /* of one directory, put at once */
 
 void fs_capture_fini(struct fs_capture *c)
 {
@@ -88,19 +39,21 @@ void fs_capture_fini(struct fs_capture *c)
 	memset(c, 0, sizeof(*c));
 }
 
-static int no_memory(struct walk *w)
+int fs_capture_no_memory(struct fs_capture_walk *w)
 {
 	return err_set(w->err, -ENOMEM, "no memory to capture %s", buf_str(&w->path));
 }
 
 /* List the entry at hand as not captured. */
-static int fail(struct walk *w, const char *why)
+static int fail(struct fs_capture_walk *w, const char *why)
 {
-	return fs_findings_add(&w->out->failed, buf_str(&w->path), why) < 0 ? no_memory(w) : 0;
+	return fs_findings_add(&w->out->failed, buf_str(&w->path), why) < 0
+		       ? fs_capture_no_memory(w)
+		       : 0;
 }
 
 /* List the place at hand if the action saw something else there than we can. 1: it did. */
-static int fail_foreign(struct walk *w)
+static int fail_foreign(struct fs_capture_walk *w)
 {
 	const struct fs_finding *f =
 		w->opts->foreign ? fs_findings_find(w->opts->foreign, buf_str(&w->path)) : NULL;
@@ -111,7 +64,7 @@ static int fail_foreign(struct walk *w)
 	return fail(w, f->text) < 0 ? -ENOMEM : 1;
 }
 
-static int path_push(struct walk *w, const char *name)
+int fs_capture_push(struct fs_capture_walk *w, const char *name)
 {
 	int ret = 0;
 
@@ -119,10 +72,10 @@ static int path_push(struct walk *w, const char *name)
 		ret = buf_append_char(&w->path, '/');
 	if (ret == 0)
 		ret = buf_append_str(&w->path, name);
-	return ret < 0 ? no_memory(w) : 0;
+	return ret < 0 ? fs_capture_no_memory(w) : 0;
 }
 
-static void path_pop(struct walk *w, size_t len)
+void fs_capture_pop(struct fs_capture_walk *w, size_t len)
 {
 	w->path.len = len;
 	if (w->path.data)
@@ -130,7 +83,7 @@ static void path_pop(struct walk *w, size_t len)
 }
 
 /* If @path is declared, this is its answer. */
-static int note(struct walk *w, const char *path, const struct cas_node *node)
+static int note(struct fs_capture_walk *w, const char *path, const struct cas_node *node)
 {
 	const struct fs_output *o = fs_outputs_find(w->outputs, path);
 	struct fs_captured *c;
@@ -146,13 +99,13 @@ static int note(struct walk *w, const char *path, const struct cas_node *node)
 	if (node->kind == CAS_NODE_SYMLINK) {
 		c->node.target = strdup(node->target);
 		if (c->node.target == NULL)
-			return no_memory(w);
+			return fs_capture_no_memory(w);
 	}
 	return 0;
 }
 
 /* An untouched directory was taken by its digest: answer the outputs declared below it. */
-static int note_below(struct walk *w, const char *top, const struct cas_digest *dir)
+static int note_below(struct fs_capture_walk *w, const char *top, const struct cas_digest *dir)
 {
 	for (size_t i = 0; i < w->outputs->nr; i++) {
 		const char *path = w->outputs->out[i].path;
@@ -193,7 +146,7 @@ static int note_below(struct walk *w, const char *top, const struct cas_digest *
 }
 
 /* An untouched directory is taken by its digest, whatever was mounted in it: name that. */
-static int name_foreign_below(struct walk *w)
+static int name_foreign_below(struct fs_capture_walk *w)
 {
 	const struct fs_findings *f = w->opts->foreign;
 
@@ -203,12 +156,13 @@ static int name_foreign_below(struct walk *w)
 		if (fs_path_within(path, buf_str(&w->path)) &&
 		    !fs_findings_find(&w->out->failed, path) &&
 		    fs_findings_add(&w->out->failed, path, f->found[i].text) < 0)
-			return no_memory(w);
+			return fs_capture_no_memory(w);
 	}
 	return 0;
 }
 
-static int capture_input(struct walk *w, const struct cas_node *input, struct cas_node *node)
+static int capture_input(struct fs_capture_walk *w, const struct cas_node *input,
+			 struct cas_node *node)
 {
 	int ret = 0;
 
@@ -224,63 +178,8 @@ static int capture_input(struct walk *w, const struct cas_node *input, struct ca
 	return ret < 0 ? ret : 1;
 }
 
-/* Errors that no other output would be spared. */
-static bool is_fatal(int code)
-{
-	return code == -ENOSPC || code == -EDQUOT || code == -EROFS || code == -ENOMEM ||
-	       code == -EMFILE || code == -ENFILE;
-}
-
-/* A file and what became of it. */
-struct put_file {
-	const char *name; /* in its directory */
-	char *path;	  /* owned */
-	struct stat st;
-	struct cas_digest digest;
-	int ret;    /* 0: put; negative: why not */
-	bool fatal; /* no other output would be spared */
-	char *why;  /* owned; NULL: not even memory for words */
-};
-
-#define AHEAD_MAX 64
-
-/* Of one directory; others may be at it while the walk waits. */
-struct ahead {
-	struct walk *w;
-	int dir_fd;
-	size_t nr;
-	struct put_file *files;
-};
-
-/* Any thread: changes nothing but @f. */
-static void put_file(const struct walk *w, int dir_fd, struct put_file *f)
-{
-	const struct fs_capture_options *opts = w->opts;
-	bool may_move = opts->may_move && f->st.st_nlink == 1;
-	struct fs_early_hint hint;
-	bool known = fs_early_find(opts->early, &f->st, &hint) == 1;
-	struct err err = {0};
-	bool moved;
-	int ret = 0;
-
-	if (known && hint.is_put && cas_store_has(w->m->store, &hint.known.digest) == 1) {
-		f->digest = hint.known.digest;
-		return;
-	}
-	if (may_move && opts->moving)
-		ret = opts->moving(opts->moving_ctx, f->path, dir_fd, f->name, &f->st, &err);
-	f->fatal = ret < 0;
-	if (ret >= 0) {
-		may_move = may_move && ret == 0;
-		ret = cas_put_take_known(w->m->store, dir_fd, f->name, may_move,
-					 known ? &hint.known : NULL, &f->digest, &moved, &err);
-		f->fatal = ret < 0 && is_fatal(ret);
-	}
-	f->ret = ret;
-	f->why = ret < 0 ? strdup(err_text(&err, ret)) : NULL;
-}
-
-static int capture_file(struct walk *w, const struct put_file *f, struct cas_node *node)
+static int capture_file(struct fs_capture_walk *w, const struct fs_put_file *f,
+			struct cas_node *node)
 {
 	const char *why = f->why ? f->why : strerrordesc_np(-f->ret);
 
@@ -295,20 +194,20 @@ static int capture_file(struct walk *w, const struct put_file *f, struct cas_nod
 }
 
 /* One that was not put ahead. */
-static int put_and_capture(struct walk *w, const struct fs_merge_dir *dir, const char *name,
-			   const struct stat *st, struct cas_node *node)
+static int put_and_capture(struct fs_capture_walk *w, const struct fs_merge_dir *dir,
+			   const char *name, const struct stat *st, struct cas_node *node)
 {
-	struct put_file f = {.name = name, .path = w->path.data, .st = *st};
+	struct fs_put_file f = {.name = name, .path = w->path.data, .st = *st};
 	int ret;
 
-	put_file(w, dir->fd, &f);
+	fs_put_file(w, dir->fd, &f);
 	ret = capture_file(w, &f, node);
 	free(f.why);
 	return ret;
 }
 
-static int capture_symlink(struct walk *w, const struct fs_merge_dir *dir, const char *name,
-			   struct cas_node *node)
+static int capture_symlink(struct fs_capture_walk *w, const struct fs_merge_dir *dir,
+			   const char *name, struct cas_node *node)
 {
 	ssize_t len = readlinkat(dir->fd, name, w->target, CAS_TARGET_MAX + 1);
 
@@ -337,11 +236,12 @@ static const char *other_name(mode_t mode)
 	}
 }
 
-static int capture_dir(struct walk *w, struct fs_merge_dir *dir, struct cas_node *node);
+static int capture_dir(struct fs_capture_walk *w, struct fs_merge_dir *dir, struct cas_node *node);
 
 /* Capture what was looked up at the path at hand, and answer for that path. */
-static int capture_entry(struct walk *w, const struct fs_merge_dir *parent, const char *name,
-			 struct fs_entry *entry, const struct put_file *put, struct cas_node *node)
+static int capture_entry(struct fs_capture_walk *w, const struct fs_merge_dir *parent,
+			 const char *name, struct fs_entry *entry, const struct fs_put_file *put,
+			 struct cas_node *node)
 {
 	int ret = 0;
 
@@ -378,8 +278,9 @@ static int capture_entry(struct walk *w, const struct fs_merge_dir *parent, cons
 }
 
 /* @put: it is a file, and that became of it; or NULL. */
-static int capture_child(struct walk *w, struct fs_merge_dir *dir, const struct fs_listing *list,
-			 const char *name, const struct put_file *put, struct cas_directory *out)
+static int capture_child(struct fs_capture_walk *w, struct fs_merge_dir *dir,
+			 const struct fs_listing *list, const char *name,
+			 const struct fs_put_file *put, struct cas_directory *out)
 {
 	struct fs_entry entry = {.kind = FS_ENTRY_FILE, .dir = {.fd = -1}};
 	struct cas_node node;
@@ -411,113 +312,65 @@ static int capture_child(struct walk *w, struct fs_merge_dir *dir, const struct 
 	return ret;
 }
 
-static void put_one(void *ctx, size_t i)
-{
-	struct ahead *a = ctx;
-
-	put_file(a->w, a->dir_fd, &a->files[i]);
-}
-
-static void ahead_fini(struct ahead *a)
-{
-	for (size_t i = 0; i < a->nr; i++) {
-		free(a->files[i].path);
-		free(a->files[i].why);
-	}
-	free(a->files);
-}
-
-/* If it is a file of the upper, put it with the others. The path at hand is its own. */
-static int add_ahead(struct ahead *a, const struct fs_merge_dir *dir, const struct fs_listing *list,
-		     const char *name)
-{
-	struct put_file *f = &a->files[a->nr];
-	struct walk *w = a->w;
-	struct fs_entry entry;
-	struct stat st;
-	int ret;
-
-	if (cas_name_check(name, strlen(name)) < 0 ||
-	    fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-		return 0;
-	ret = fs_merge_child(w->m, dir, list, buf_str(&w->path), name, &entry, w->err);
-	if (ret < 0)
-		return ret;
-	if (entry.kind == FS_ENTRY_FILE) {
-		*f = (struct put_file){
-			.name = name, .path = strdup(buf_str(&w->path)), .st = entry.st};
-		if (f->path == NULL)
-			return no_memory(w);
-		a->nr++;
-	}
-	fs_entry_fini(&entry);
-	return 0;
-}
-
-/* Put the files among some names of a directory, whose path is at hand. */
-static int put_ahead(struct ahead *a, const struct fs_merge_dir *dir, const struct fs_listing *list,
-		     size_t from, size_t to)
-{
-	struct walk *w = a->w;
-	size_t len = w->path.len;
-	int ret = 0;
-
-	/* What is hidden by another mount must not leave its place. */
-	if (dir->fd < 0 || (w->opts->foreign && w->opts->foreign->nr > 0))
-		return 0;
-	a->files = calloc(to - from, sizeof(*a->files));
-	if (a->files == NULL)
-		return no_memory(w);
-	for (size_t i = from; ret == 0 && i < to; i++) {
-		ret = path_push(w, list->names[i]);
-		if (ret == 0)
-			ret = add_ahead(a, dir, list, list->names[i]);
-		path_pop(w, len);
-	}
-	if (ret == 0)
-		fs_crew_run(w->opts->crew, a->nr, put_one, a);
-	return ret;
-}
-
 /* Some names of a directory: their files at once, then all in order. */
-static int capture_some(struct walk *w, struct fs_merge_dir *dir, const struct fs_listing *list,
-			size_t from, size_t to, struct cas_directory *out)
+static int capture_some(struct fs_capture_walk *w, struct fs_merge_dir *dir,
+			const struct fs_listing *list, size_t from, size_t to,
+			struct cas_directory *out)
 {
-	struct ahead a = {.w = w, .dir_fd = dir->fd};
+	struct fs_put_files a = {.w = w, .dir_fd = dir->fd};
 	size_t len = w->path.len;
 	size_t at = 0;
-	int ret = put_ahead(&a, dir, list, from, to);
+	int ret = fs_put_files(&a, dir, list, from, to);
 
 	for (size_t i = from; ret == 0 && i < to; i++) {
 		const char *name = list->names[i];
 		bool is_put = at < a.nr && a.files[at].name == name;
 
-		ret = path_push(w, name);
+		ret = fs_capture_push(w, name);
 		if (ret == 0)
 			ret = capture_child(w, dir, list, name, is_put ? &a.files[at] : NULL, out);
 		at += is_put;
-		path_pop(w, len);
+		fs_capture_pop(w, len);
 	}
-	ahead_fini(&a);
+	fs_put_files_fini(&a);
 	return ret;
 }
 
-static int capture_children(struct walk *w, struct fs_merge_dir *dir, struct cas_directory *out)
+static int capture_children(struct fs_capture_walk *w, struct fs_merge_dir *dir,
+			    struct cas_directory *out)
 {
 	struct fs_listing list = {0};
 	int ret = fs_merge_list(w->m, dir, buf_str(&w->path), FS_LIST_ALL, &list, w->err);
 
-	for (size_t i = 0; ret == 0 && i < list.nr; i += AHEAD_MAX) {
+	for (size_t i = 0; ret == 0 && i < list.nr; i += FILES_MAX) {
 		size_t left = list.nr - i;
 
-		ret = capture_some(w, dir, &list, i, i + (left < AHEAD_MAX ? left : AHEAD_MAX),
+		ret = capture_some(w, dir, &list, i, i + (left < FILES_MAX ? left : FILES_MAX),
 				   out);
 	}
 	fs_listing_fini(&list);
 	return ret;
 }
 
-static int capture_dir(struct walk *w, struct fs_merge_dir *dir, struct cas_node *node)
+/* @raw is taken over; it is in the store when the capture is over. */
+static int add_blob(struct fs_capture_walk *w, const struct cas_digest *digest, struct buf *raw)
+{
+	int ret = 0;
+
+	if (fs_blobs_are_full(&w->blobs))
+		ret = fs_blobs_put(&w->blobs, w->m->store, w->opts->crew, w->err);
+	return ret < 0 ? ret : fs_blobs_add(&w->blobs, digest, raw);
+}
+
+static int add_dir(struct fs_capture_walk *w, struct cas_directory *dir, struct cas_digest *out)
+{
+	auto_buf struct buf raw = {0};
+	int ret = cas_directory_encode(dir, &raw, out, w->err);
+
+	return ret < 0 ? ret : add_blob(w, out, &raw);
+}
+
+static int capture_dir(struct fs_capture_walk *w, struct fs_merge_dir *dir, struct cas_node *node)
 {
 	struct cas_directory *out = NULL;
 	int ret;
@@ -526,27 +379,27 @@ static int capture_dir(struct walk *w, struct fs_merge_dir *dir, struct cas_node
 		return fail(w, "nested too deeply");
 	ret = cas_directory_new(&out);
 	if (ret < 0)
-		return no_memory(w);
+		return fs_capture_no_memory(w);
 	w->depth++;
 	ret = capture_children(w, dir, out);
 	w->depth--;
 	if (ret == 0)
-		ret = cas_directory_put(w->m->store, out, &node->digest, w->err);
+		ret = add_dir(w, out, &node->digest);
 	cas_directory_free(out);
 	node->kind = CAS_NODE_DIRECTORY;
 	return ret < 0 ? ret : 1;
 }
 
 /* Look up one name of @dir, which is at the path at hand, and go there. */
-static int step(struct walk *w, const struct fs_merge_dir *dir, const char *name, bool last,
-		struct fs_entry *entry)
+static int step(struct fs_capture_walk *w, const struct fs_merge_dir *dir, const char *name,
+		bool last, struct fs_entry *entry)
 {
 	struct fs_listing list = {0};
 	struct cas_node node;
 	int ret = fs_merge_list(w->m, dir, buf_str(&w->path), FS_LIST_NONE, &list, w->err);
 
 	if (ret == 0)
-		ret = path_push(w, name);
+		ret = fs_capture_push(w, name);
 	if (ret == 0)
 		ret = fs_merge_child(w->m, dir, &list, buf_str(&w->path), name, entry, w->err);
 	if (ret == 0 && last) {
@@ -567,7 +420,7 @@ static int step(struct walk *w, const struct fs_merge_dir *dir, const char *name
 }
 
 /* Walk from the root @dir, which it ends, to the output and capture it. */
-static int capture_at(struct walk *w, struct fs_merge_dir *dir, const char *path)
+static int capture_at(struct fs_capture_walk *w, struct fs_merge_dir *dir, const char *path)
 {
 	struct fs_merge_dir at = *dir;
 	int ret = 0;
@@ -594,7 +447,7 @@ static int capture_at(struct walk *w, struct fs_merge_dir *dir, const char *path
 	return ret;
 }
 
-static int capture_output(struct walk *w, const struct fs_output *o)
+static int capture_output(struct fs_capture_walk *w, const struct fs_output *o)
 {
 	struct fs_merge_dir dir;
 	struct cas_node node = {0};
@@ -602,7 +455,7 @@ static int capture_output(struct walk *w, const struct fs_output *o)
 
 	if (ret < 0)
 		return ret;
-	path_pop(w, 0);
+	fs_capture_pop(w, 0);
 	w->depth = 0;
 	ret = fail_foreign(w);
 	if (ret != 0) {
@@ -618,7 +471,14 @@ static int capture_output(struct walk *w, const struct fs_output *o)
 	return ret < 0 ? ret : 0;
 }
 
-static int put_trees(struct walk *w)
+static const struct buf *find_blob(void *ctx, const struct cas_digest *digest)
+{
+	const struct fs_capture_walk *w = ctx;
+
+	return fs_blobs_find(&w->blobs, digest);
+}
+
+static int add_trees(struct fs_capture_walk *w)
 {
 	for (size_t i = 0; i < w->out->nr; i++) {
 		struct fs_captured *c = &w->out->captured[i];
@@ -627,10 +487,12 @@ static int put_trees(struct walk *w)
 
 		if (!c->found || c->node.kind != CAS_NODE_DIRECTORY)
 			continue;
-		ret = cas_tree_encode(w->m->store, &c->node.digest, &tree, w->err);
+		ret = cas_tree_encode_with(w->m->store, &c->node.digest, find_blob, w, &tree,
+					   w->err);
 		if (ret == 0)
-			ret = cas_put_bytes(w->m->store, buf_str(&tree), tree.len, &c->tree,
-					    w->err);
+			ret = cas_hash_bytes(buf_str(&tree), tree.len, &c->tree);
+		if (ret == 0)
+			ret = add_blob(w, &c->tree, &tree);
 		if (ret < 0)
 			return ret;
 	}
@@ -642,18 +504,18 @@ int fs_capture_run(const struct fs_merge *m, struct fs_derived *derived,
 		   struct fs_capture *out, struct err *err)
 {
 	struct fs_capture got = {0};
-	struct walk w = {.m = m,
-			 .derived = derived,
-			 .outputs = outputs,
-			 .opts = opts,
-			 .out = &got,
-			 .err = err};
+	struct fs_capture_walk w = {.m = m,
+				    .derived = derived,
+				    .outputs = outputs,
+				    .opts = opts,
+				    .out = &got,
+				    .err = err};
 	const char *last = NULL;
 	int ret = 0;
 
 	got.captured = calloc(outputs->nr ? outputs->nr : 1, sizeof(*got.captured));
 	if (got.captured == NULL)
-		return no_memory(&w);
+		return fs_capture_no_memory(&w);
 	got.nr = outputs->nr;
 	for (size_t i = 0; ret == 0 && i < outputs->nr; i++) {
 		if (last && fs_path_within(outputs->out[i].path, last))
@@ -662,7 +524,10 @@ int fs_capture_run(const struct fs_merge *m, struct fs_derived *derived,
 		ret = capture_output(&w, &outputs->out[i]);
 	}
 	if (ret == 0)
-		ret = put_trees(&w);
+		ret = add_trees(&w);
+	if (ret == 0)
+		ret = fs_blobs_put(&w.blobs, m->store, opts->crew, err);
+	fs_blobs_fini(&w.blobs);
 	buf_fini(&w.path);
 	if (ret < 0) {
 		fs_capture_fini(&got);

@@ -41,6 +41,7 @@
 #include "cas/put/copy.h"
 #include "cas/store/lease.h"
 #include "fs/backing/probe.h"
+#include "fs/capture/same_file.h"
 
 #define EVENTS_SZ     65536
 #define PENDING_MAX   8192
@@ -118,13 +119,6 @@ static uint64_t hash_bytes(uint64_t h, const void *data, size_t len)
 
 /* --- what is known --- */
 
-static bool same_file(const struct stat *a, const struct stat *b)
-{
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
-	       a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
-}
-
 static struct known *find_locked(struct fs_early *early, const struct stat *st)
 	REQUIRES(early->lock)
 {
@@ -186,7 +180,7 @@ static bool begin_file(struct fs_early *early, int fd, const struct stat *st)
 		k->born_ns = born;
 		k->nr_times = 0;
 	}
-	if (k && !(k->valid && same_file(&k->hint.known.st, st)) && k->nr_times < TIMES_MAX) {
+	if (k && !(k->valid && fs_same_file(&k->hint.known.st, st)) && k->nr_times < TIMES_MAX) {
 		k->valid = false;
 		k->busy = true;
 		k->nr_times++;
@@ -238,7 +232,7 @@ int fs_early_find(struct fs_early *early, const struct stat *st, struct fs_early
 		(void)lock_wait(&early->lock, &early->done, 0);
 		k = find_locked(early, st);
 	}
-	if (k && k->valid && same_file(&k->hint.known.st, st)) {
+	if (k && k->valid && fs_same_file(&k->hint.known.st, st)) {
 		*out = k->hint;
 		early->nr_used++;
 		ret = 1;
@@ -318,7 +312,7 @@ static void take_file(struct fs_early *early, int fd, const struct stat *st,
 	if (ret == 0)
 		ret = hint.is_put ? put_file(early, fd, &hint.known.digest)
 				  : cas_copy_probe_fd(fd, &hint.known.digest, &hint.known.shrinks);
-	if (ret == 0 && (fstat(fd, &after) < 0 || !same_file(st, &after)))
+	if (ret == 0 && (fstat(fd, &after) < 0 || !fs_same_file(st, &after)))
 		ret = -EAGAIN;
 	end_file(early, st, ret == 0 ? &hint : NULL);
 }

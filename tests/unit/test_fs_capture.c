@@ -90,6 +90,20 @@ static void test_output_beside_inputs_is_captured_alone(void **state)
 	end(&f);
 }
 
+/* More Directories than are put together. */
+static void test_output_of_many_directories_is_whole(void **state)
+{
+	const char *script = "for i in $(seq 150); do mkdir -p d$i/e; echo $i >d$i/e/f; done";
+	struct fixture f;
+
+	begin(&f, state, FS_WRITABLE_OUTPUTS, OUTPUTS("out"));
+	act(&f,
+	    "mkdir out; cd out; for i in $(seq 150); do mkdir -p d$i/e; echo $i >d$i/e/f; done");
+	assert_int_equal(f.ret, 0);
+	assert_string_equal(output(&f, "out"), tree_text(&f, script));
+	end(&f);
+}
+
 static void test_nothing_can_be_written_beside_the_areas(void **state)
 {
 	struct fixture f;
@@ -523,6 +537,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TESTS_IN_DIR(test_output_beside_inputs_is_captured_alone),
+		TESTS_IN_DIR(test_output_of_many_directories_is_whole),
 		TESTS_IN_DIR(test_nothing_can_be_written_beside_the_areas),
 		TESTS_IN_DIR(test_c05_output_directory_made_again),
 		TESTS_IN_DIR(test_c05_output_directory_moved_into_place),

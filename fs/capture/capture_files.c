@@ -1,0 +1,114 @@
+/* fs/capture/capture_files.c - files of the uppers become blobs */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cas/base/err.h"
+#include "cas/put/put.h"
+#include "cas/store/store.h"
+#include "fs/capture/capture_i.h"
+#include "fs/capture/crew.h"
+#include "fs/capture/early.h"
+
+/* Errors that no other output would be spared. */
+static bool is_fatal(int code)
+{
+	return code == -ENOSPC || code == -EDQUOT || code == -EROFS || code == -ENOMEM ||
+	       code == -EMFILE || code == -ENFILE;
+}
+
+void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *f)
+{
+	const struct fs_capture_options *opts = w->opts;
+	bool may_move = opts->may_move && f->st.st_nlink == 1;
+	struct fs_early_hint hint;
+	bool known = fs_early_find(opts->early, &f->st, &hint) == 1;
+	struct err err = {0};
+	bool moved;
+	int ret = 0;
+
+	if (known && hint.is_put && cas_store_has(w->m->store, &hint.known.digest) == 1) {
+		f->digest = hint.known.digest;
+		return;
+	}
+	if (may_move && opts->moving)
+		ret = opts->moving(opts->moving_ctx, f->path, dir_fd, f->name, &f->st, &err);
+	f->fatal = ret < 0;
+	if (ret >= 0) {
+		may_move = may_move && ret == 0;
+		ret = cas_put_take_known(w->m->store, dir_fd, f->name, may_move,
+					 known ? &hint.known : NULL, &f->digest, &moved, &err);
+		f->fatal = ret < 0 && is_fatal(ret);
+	}
+	f->ret = ret;
+	f->why = ret < 0 ? strdup(err_text(&err, ret)) : NULL;
+}
+
+static void put_one(void *ctx, size_t i)
+{
+	struct fs_put_files *a = ctx;
+
+	fs_put_file(a->w, a->dir_fd, &a->files[i]);
+}
+
+void fs_put_files_fini(struct fs_put_files *a)
+{
+	for (size_t i = 0; i < a->nr; i++) {
+		free(a->files[i].path);
+		free(a->files[i].why);
+	}
+	free(a->files);
+}
+
+/* If it is a file of the upper, put it with the others. The path at hand is its own. */
+static int add_ahead(struct fs_put_files *a, const struct fs_merge_dir *dir,
+		     const struct fs_listing *list, const char *name)
+{
+	struct fs_put_file *f = &a->files[a->nr];
+	struct fs_capture_walk *w = a->w;
+	struct fs_entry entry;
+	struct stat st;
+	int ret;
+
+	if (cas_name_check(name, strlen(name)) < 0 ||
+	    fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+		return 0;
+	ret = fs_merge_child(w->m, dir, list, buf_str(&w->path), name, &entry, w->err);
+	if (ret < 0)
+		return ret;
+	if (entry.kind == FS_ENTRY_FILE) {
+		*f = (struct fs_put_file){
+			.name = name, .path = strdup(buf_str(&w->path)), .st = entry.st};
+		if (f->path == NULL)
+			return fs_capture_no_memory(w);
+		a->nr++;
+	}
+	fs_entry_fini(&entry);
+	return 0;
+}
+
+int fs_put_files(struct fs_put_files *a, const struct fs_merge_dir *dir,
+		 const struct fs_listing *list, size_t from, size_t to)
+{
+	struct fs_capture_walk *w = a->w;
+	size_t len = w->path.len;
+	int ret = 0;
+
+	/* What is hidden by another mount must not leave its place. */
+	if (dir->fd < 0 || (w->opts->foreign && w->opts->foreign->nr > 0))
+		return 0;
+	a->files = calloc(to - from, sizeof(*a->files));
+	if (a->files == NULL)
+		return fs_capture_no_memory(w);
+	for (size_t i = from; ret == 0 && i < to; i++) {
+		ret = fs_capture_push(w, list->names[i]);
+		if (ret == 0)
+			ret = add_ahead(a, dir, list, list->names[i]);
+		fs_capture_pop(w, len);
+	}
+	if (ret == 0)
+		fs_crew_run(w->opts->crew, a->nr, put_one, a);
+	return ret;
+}
