@@ -24,6 +24,7 @@
 #include "cas/ingest/ingest.h"
 #include "cas/put/put.h"
 #include "cas/put/temp_name.h"
+#include "cas/put/tmp_pool.h"
 #include "cas/reapi/action.h"
 #include "cas/reapi/directory.h"
 #include "cas/spool/spool.h"

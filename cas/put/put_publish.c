@@ -10,6 +10,7 @@
 #include "cas/base/log.h"
 #include "cas/put/copy.h"
 #include "cas/put/put_i.h"
+#include "cas/put/tmp_pool.h"
 #include "cas/spool/spool_i.h"
 #include "cas/store/store_i.h"
 
@@ -95,13 +96,22 @@ int cas_publish_tmp(struct cas_store *store, const struct cas_digest *digest, st
 	return overflow ? cas_store_sync_blobs(store, err) : 0;
 }
 
+static int open_file(struct cas_store *store, const struct cas_digest *digest,
+		     const struct cas_put_bytes_at *from, bool named, struct cas_tmp *tmp)
+{
+	if (from->moved)
+		return cas_tmp_open_own(store, store->cas_fd, digest->hash, named, tmp);
+	if (!named && cas_tmp_pool_take(store, tmp))
+		return 0;
+	return cas_tmp_open(store, store->cas_fd, digest->hash, named, tmp);
+}
+
 /* A file in the shard itself (@named: with a name) with the bytes, dressed. */
 static int make_file(struct cas_store *store, const struct cas_digest *digest,
 		     const struct cas_put_bytes_at *from, bool named, struct cas_tmp *tmp,
 		     struct err *err)
 {
-	int ret = from->moved ? cas_tmp_open_own(store, store->cas_fd, digest->hash, named, tmp)
-			      : cas_tmp_open(store, store->cas_fd, digest->hash, named, tmp);
+	int ret = open_file(store, digest, from, named, tmp);
 
 	if (ret == 0 && from->tmp && from->tmp->fd >= 0) {
 		ret = cas_copy_fd_watched(from->tmp->fd, tmp->fd, digest->size, CAS_COPY_ANY,

@@ -15,6 +15,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "cas/put/tmp_pool.h"
 #include "cas/spool/spool.h"
 #include "cas/store/store_i.h"
 
@@ -358,6 +359,7 @@ void cas_store_close(struct cas_store *store)
 	if (store->cas_fd >= 0 && cas_store_sync(store, &err) < 0)
 		log_error("closing store %s: %s", store->path, err.msg);
 	cas_spool_stop(store);
+	cas_tmp_pool_free(store);
 	close_if(store->lock_fd);
 	close_if(store->spool_fd);
 	close_if(store->link_fd[0]);

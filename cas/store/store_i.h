@@ -16,6 +16,7 @@ struct buf;
 struct cas_fetch;
 struct cas_outbox;
 struct cas_spool;
+struct cas_tmp_pool;
 struct err;
 struct pending; /* store_sync.c */
 
@@ -74,6 +75,7 @@ struct cas_store {
 	const struct cas_catalog *catalog;
 	struct cas_fetch *fetch;   /* NULL: no tiers */
 	struct cas_outbox *outbox; /* NULL: none that is written to */
+	struct cas_tmp_pool *tmps; /* NULL: none is kept */
 	struct cas_shard shards[CAS_LAYOUT_NR_SHARDS];
 
 	struct lock writer_lock; /* a leaf */

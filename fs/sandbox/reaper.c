@@ -12,6 +12,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "cas/put/tmp_pool.h"
 #include "fs/engine/cgroup.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/slot/pool.h"
@@ -20,7 +21,8 @@
  * What goes is first renamed to .gone-RANDOM, which no id can be, so that it is no
  * sandbox any more whatever happens next. One thread then makes it ready for another
  * sandbox, as long as there are not enough of those, or deletes it; what it does not get
- * to, the next start deletes. It also sees to it that a few are ready.
+ * to, the next start deletes. It also sees to it that a few are ready, and files for what
+ * captures put into the store.
  *
  * Nobody waits for it, but it shares locks of the filesystem, and the processors, with
  * those who wait for an answer. So it lets work gather, and whoever brings some does not
@@ -188,6 +190,7 @@ static void *reaper_main(void *arg)
 			ready_add(all, dir);
 		else
 			failed = true; /* whoever needs one learns why */
+		cas_tmp_pool_fill(all->store);
 	}
 	return NULL;
 }
@@ -205,6 +208,8 @@ int fs_reaper_start(struct fs_sandboxes *all, struct err *err)
 	ret = find_old(all, err);
 	if (ret < 0)
 		return ret;
+	if (cas_tmp_pool_new(all->store) < 0)
+		return err_set(err, -ENOMEM, "no memory for sandboxes");
 	/* Signals are for the thread that waits for them. */
 	(void)sigfillset(&every);
 	(void)pthread_sigmask(SIG_SETMASK, &every, &old);

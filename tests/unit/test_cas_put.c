@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -19,6 +20,7 @@
 #include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "cas/put/put.h"
+#include "cas/put/tmp_pool.h"
 #include "cas/store/store.h"
 #include "tests/lib/store.h"
 
@@ -55,6 +57,33 @@ static void test_put_same_blob_twice_keeps_the_file(void **state)
 	assert_int_equal(before.st_ino, after.st_ino);
 	assert_int_equal(before.st_ctim.tv_nsec, after.st_ctim.tv_nsec);
 	assert_int_equal(tests_count_blobs(*state), 1);
+	cas_store_close(store);
+}
+
+/* Beyond as many as are kept. */
+static void test_put_from_a_pool_leaves_blobs_alone(void **state)
+{
+	struct cas_store *store = tests_store_open(*state, NULL);
+	mode_t was = umask(0777);
+
+	assert_int_equal(cas_tmp_pool_new(store), 0);
+	cas_tmp_pool_fill(store);
+	cas_tmp_pool_fill(store);
+	for (int i = 0; i < 100; i++) {
+		struct cas_digest d;
+		struct stat st;
+		char text[16];
+		int len = snprintf(text, sizeof(text), "blob %d", i);
+
+		assert_int_equal(cas_put_bytes(store, text, (size_t)len, &d, NULL), 0);
+		assert_int_equal(stat(tests_blob_path(*state, &d), &st), 0);
+		assert_int_equal(st.st_mode, S_IFREG | 0444);
+		assert_int_equal(st.st_nlink, 1);
+		tests_assert_blob(store, &d, text, (size_t)len);
+	}
+	(void)umask(was);
+	assert_int_equal(tests_count_blobs(*state), 100);
+	cas_tmp_pool_fill(store);
 	cas_store_close(store);
 }
 
@@ -499,6 +528,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TESTS_IN_DIR(test_put_bytes_makes_one_read_only_file),
 		TESTS_IN_DIR(test_put_same_blob_twice_keeps_the_file),
+		TESTS_IN_DIR(test_put_from_a_pool_leaves_blobs_alone),
 		TESTS_IN_DIR(test_streams_and_files_of_all_sizes),
 		TESTS_IN_DIR(test_publish_compares_with_what_was_expected),
 		TESTS_IN_DIR(test_abandoned_put_leaves_nothing),
