@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include <utlist.h>
 
@@ -255,43 +254,11 @@ struct cas_flight *cas_fetch_claim_part(struct cas_fetch *f, const struct cas_di
 	return flight;
 }
 
-/* In the place of the same, or of the oldest. */
-static void remember_locked(struct cas_fetch *f, const struct cas_digest *digest) REQUIRES(f->lock)
-{
-	struct cas_fetch_failed *place = &f->failed[0];
-	struct timespec now;
-
-	for (size_t i = 0; i < CAS_FETCH_FAILED_MAX; i++) {
-		if (f->failed[i].when_ns < place->when_ns)
-			place = &f->failed[i];
-	}
-	for (size_t i = 0; i < CAS_FETCH_FAILED_MAX; i++) {
-		if (f->failed[i].when_ns && cas_digest_equal(&f->failed[i].digest, digest))
-			place = &f->failed[i];
-	}
-	(void)clock_gettime(CLOCK_REALTIME, &now);
-	place->digest = *digest;
-	place->when_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-size_t cas_fetch_failed_since(struct cas_fetch *fetch, int64_t since_ns,
-			      struct cas_digest out[CAS_FETCH_FAILED_MAX])
-{
-	size_t nr = 0;
-
-	lock_take(&fetch->lock);
-	for (size_t i = 0; i < CAS_FETCH_FAILED_MAX; i++) {
-		if (fetch->failed[i].when_ns && fetch->failed[i].when_ns >= since_ns)
-			out[nr++] = fetch->failed[i].digest;
-	}
-	lock_drop(&fetch->lock);
-	return nr;
-}
-
 void cas_fetch_flight_end(struct cas_fetch *f, struct cas_flight *flight, int ret,
 			  const struct err *why)
 {
 	struct cas_fetch_waiter *waiters;
+	bool missed;
 
 	lock_take(&f->lock);
 	leave_locked(f, flight);
@@ -301,9 +268,10 @@ void cas_fetch_flight_end(struct cas_fetch *f, struct cas_flight *flight, int re
 	f->stats.nr_fetched += flight->fetched;
 	f->stats.bytes += flight->fetched ? flight->digest.size : 0;
 	f->stats.nr_failed += ret < 0 && ret != -ECANCELED;
-	if (ret < 0 && ret != -ECANCELED && waiters)
-		remember_locked(f, &flight->digest);
+	missed = ret < 0 && ret != -ECANCELED && waiters;
 	lock_drop(&f->lock);
+	if (missed)
+		cas_store_note_missed(f->store, &flight->digest);
 	while (waiters) {
 		struct cas_fetch_waiter *next = waiters->next;
 

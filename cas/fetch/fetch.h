@@ -98,15 +98,6 @@ void cas_fetch_foresee_tree(struct cas_fetch *fetch, const struct cas_digest *ro
 int cas_fetch_action(struct cas_fetch *fetch, const struct cas_digest *action, struct buf *out,
 		     struct err *err);
 
-/*
- * Blobs that somebody waited for in vain at or after @since_ns (CLOCK_REALTIME), each once;
- * the count. Only the latest are remembered, and nothing depends on it: the next who comes
- * asks the tiers again.
- */
-#define CAS_FETCH_FAILED_MAX 64
-size_t cas_fetch_failed_since(struct cas_fetch *fetch, int64_t since_ns,
-			      struct cas_digest out[CAS_FETCH_FAILED_MAX]);
-
 struct cas_fetch_stats {
 	uint64_t nr_asked;   /* waits, or blobs foreseen, that found no local blob */
 	uint64_t nr_fetched; /* blobs brought in */

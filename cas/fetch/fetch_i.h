@@ -80,10 +80,6 @@ struct cas_fetch {
 	bool ending;
 	pthread_t threads[CAS_FETCH_THREADS];
 	struct cas_fetch_stats stats;
-	struct cas_fetch_failed {
-		struct cas_digest digest;
-		int64_t when_ns; /* 0: none */
-	} failed[CAS_FETCH_FAILED_MAX];
 };
 
 /* Lock held. -EAGAIN: there is no thread, nor can one be started; it stays the caller's. */

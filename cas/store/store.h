@@ -77,6 +77,17 @@ int cas_store_resolve(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
 int cas_store_open_blob(struct cas_store *store, const struct cas_digest *digest, int *fd,
 			struct err *err);
 
+/*
+ * Somebody needed the blob, by a tree that names it, and could not have it: in this
+ * process, and only the latest are remembered. Nothing depends on it: the next who comes
+ * looks again.
+ */
+void cas_store_note_missed(struct cas_store *store, const struct cas_digest *digest);
+/* Those at or after @since_ns (CLOCK_REALTIME), each once; the count. */
+#define CAS_STORE_MISSED_MAX 64
+size_t cas_store_missed_since(struct cas_store *store, int64_t since_ns,
+			      struct cas_digest out[CAS_STORE_MISSED_MAX]);
+
 /* Append a whole blob to @out; -EFBIG above @max bytes, else as cas_store_open_blob. */
 int cas_store_read_blob(struct cas_store *store, const struct cas_digest *digest, size_t max,
 			struct buf *out, struct err *err);

@@ -227,7 +227,8 @@ static int explain_open(struct cas_store *store, const struct cas_digest *digest
 	struct stat st;
 
 	if (code == ENOENT || code == ENOTDIR)
-		return err_set(err, -ENOENT, "blob %s is in no tier", CAS_DIGEST_TEXT(digest));
+		return err_set(err, -ENOENT, "blob %s is not in the store",
+			       CAS_DIGEST_TEXT(digest));
 	/* A symlink, a socket, or a file whose mode lets nobody in. */
 	if ((code == ELOOP || code == ENXIO || code == EACCES) &&
 	    fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)

@@ -89,6 +89,12 @@ struct cas_store {
 	struct lock pending_lock;
 	struct pending *pending GUARDED_BY(pending_lock);
 	unsigned nr_pending GUARDED_BY(pending_lock);
+
+	struct lock missed_lock; /* a leaf */
+	struct cas_missed {
+		struct cas_digest digest;
+		int64_t when_ns; /* CLOCK_REALTIME; 0: none */
+	} missed[CAS_STORE_MISSED_MAX] GUARDED_BY(missed_lock);
 };
 
 /* For puts: a blob is published, or was found to be there. */

@@ -22,6 +22,7 @@ int cas_store_locks_init(struct cas_store *store)
 	lock_init(&store->sync_lock, LOCK_RANK_SHARD, "cas_store.sync");
 	lock_init(&store->writer_lock, LOCK_RANK_LEAF, "cas_store.writer");
 	lock_init(&store->pending_lock, LOCK_RANK_QUEUE, "cas_store.pending");
+	lock_init(&store->missed_lock, LOCK_RANK_LEAF, "cas_store.missed");
 	return 0;
 }
 
@@ -35,6 +36,7 @@ void cas_store_locks_fini(struct cas_store *store)
 	lock_fini(&store->sync_lock);
 	lock_fini(&store->writer_lock);
 	lock_fini(&store->pending_lock);
+	lock_fini(&store->missed_lock);
 }
 
 /* Lock, wait for or unlock one byte of the lock file; -EBUSY when another has it. */

@@ -1,4 +1,4 @@
-/* fs/capture/missing.c - inputs that a sandbox wanted and no tier had */
+/* fs/capture/missing.c - inputs that a sandbox wanted and could not have */
 #include "fs/capture/missing.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 /*
  * A file's node belongs to all sandboxes that show it at the same place, so a failed read
- * does not tell whose it was. The fetcher remembers what failed, and whoever has such a
+ * does not tell whose it was. The store remembers what failed, and whoever has such a
  * blob in his tree, and was alive then, is told: he may not have read it, but would have
  * failed.
  */
@@ -109,14 +109,12 @@ static int add(json_t *array, const struct cas_digest *digest)
 json_t *fs_missing_list(struct cas_store *store, struct meta *meta, const struct cas_digest *root,
 			int64_t since_ns)
 {
-	struct cas_digest failed[CAS_FETCH_FAILED_MAX];
-	bool found[CAS_FETCH_FAILED_MAX] = {false};
-	struct cas_fetch *fetch = cas_fetch_of(store);
+	struct cas_digest failed[CAS_STORE_MISSED_MAX];
+	bool found[CAS_STORE_MISSED_MAX] = {false};
 	struct walk w = {.meta = meta, .failed = failed, .found = found};
 	json_t *array = json_array();
 
-	if (fetch)
-		w.nr = cas_fetch_failed_since(fetch, since_ns, failed);
+	w.nr = cas_store_missed_since(store, since_ns, failed);
 	if (w.nr == 0 || array == NULL)
 		return array;
 	/* What is not here is not fetched for this. */

@@ -1,4 +1,4 @@
-/* fs/capture/missing.h - inputs that a sandbox wanted and no tier had */
+/* fs/capture/missing.h - inputs that a sandbox wanted and could not have */
 #ifndef FS_CAPTURE_MISSING_H
 #define FS_CAPTURE_MISSING_H
 
@@ -10,7 +10,7 @@ struct cas_store;
 struct meta;
 
 /*
- * Which blobs of the tree @root did somebody wait for in vain since @since_ns
+ * Which blobs of the tree @root did somebody want in vain since @since_ns
  * (CLOCK_REALTIME)? An array as REAPI's PreconditionFailure tells it, perhaps empty:
  * {"type": "MISSING", "subject": "blobs/HASH/SIZE"}. NULL: no memory. Costs nothing while
  * nothing is missing; else the tree is walked, as far as it is here.

@@ -56,6 +56,7 @@ void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_
 {
 	const struct fs_entry *e = &node->entry;
 	bool has_digest = e->kind == FS_KIND_FILE || (e->kind == FS_KIND_DIR && e->digest.size > 0);
+	struct cas_digest missing;
 
 	/* A process may still sit in a tree that is gone: it finds nothing there. */
 	if (code == -ENOENT && e->kind == FS_KIND_DIR &&
@@ -73,6 +74,9 @@ void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_
 		tell_failed(fs_req_session(req), code, what, e, err);
 	if (code == -EBADMSG || code == -EUCLEAN)
 		code = -EIO;
+	/* An input: the result of whoever needs it will say so. */
+	if (code == -EIO && err && cas_err_missing(err, &missing))
+		cas_store_note_missed(fs_req_session(req)->opts.store, &missing);
 	(void)fuse_reply_err(req, -code);
 }
 

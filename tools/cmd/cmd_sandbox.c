@@ -209,7 +209,7 @@ void sandbox_print_notes(const struct cli *cli, const json_t *answer)
 	json_array_foreach(json_object_get(answer, "limits"), i, item) print_limit(cli, item);
 	json_array_foreach(json_object_get(answer, "missing"), i, item)
 	{
-		cli_warn(cli, "an input was in no tier: %s %s", client_text(item, "type"),
+		cli_warn(cli, "an input was not to be had: %s %s", client_text(item, "type"),
 			 client_text(item, "subject"));
 	}
 }
