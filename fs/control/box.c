@@ -85,6 +85,7 @@ int control_create(struct control_call *call, struct err *err)
 		.id = control_get(req, "id"),
 		.unlisted = control_has(req, "unlisted"),
 		.attached = control_has(req, "attach"),
+		.under_quota = control_has(req, "under-quota"),
 	};
 	int ret = control_get_digest(call, "root", &spec.root, err);
 

@@ -24,6 +24,7 @@ static const struct control_opt opts_create[] = {
 	{"writable", VALUE, "outputs|dirs|all"},
 	{"trace", VALUE, "off|names|reads|exact"},
 	{"max-output", VALUE, "BYTES[,FILES]"},
+	{"under-quota", 0, NULL},
 	{"attach", 0, NULL},
 	{"unlisted", 0, NULL},
 	END_OF_OPTS,

@@ -205,7 +205,7 @@ int fs_allowance_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_
 	struct fs_allowance *a = &sb->rec.allowance;
 
 	(void)all;
-	if (!is_limited(a) || begin_quota(dir_fd, a) == 0)
+	if (!is_limited(a) || (a->under_quota && begin_quota(dir_fd, a) == 0))
 		return 0;
 	return begin_tmpfs(dir_fd, a, err);
 }

@@ -21,8 +21,9 @@ enum fs_keeper {
 
 /* As it was asked for, and who keeps it; in the record. */
 struct fs_allowance {
-	uint64_t bytes; /* 0: no limit */
-	uint64_t files; /* and directories and so on; 0: no limit */
+	uint64_t bytes;	  /* 0: no limit */
+	uint64_t files;	  /* and directories and so on; 0: no limit */
+	bool under_quota; /* a quota holds the action; else only TMPFS keeps the limit */
 	enum fs_keeper keeper;
 	uint32_t project;	/* QUOTA */
 	struct fs_usage before; /* what was there without the action */

@@ -1,6 +1,7 @@
 /* fs/helper/helper_main.c - the mount helper's own side: serve requests until the socket ends */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
@@ -513,6 +514,19 @@ static int receive(int sock, struct work *w)
 	return 1;
 }
 
+/* An overlay writes as whoever mounted it, and who has this is above quotas. */
+static void drop_resource(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct caps[2];
+
+	if (syscall(SYS_capget, &head, caps) < 0)
+		return;
+	caps[0].effective &= ~CAP_TO_MASK(CAP_SYS_RESOURCE);
+	caps[0].permitted &= ~CAP_TO_MASK(CAP_SYS_RESOURCE);
+	(void)syscall(SYS_capset, &head, caps);
+}
+
 int fs_helper_main(int socket_fd)
 {
 	struct work w = {.bare.fd = -1};
@@ -523,6 +537,7 @@ int fs_helper_main(int socket_fd)
 	(void)signal(SIGHUP, SIG_IGN);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)fcntl(socket_fd, F_SETFD, FD_CLOEXEC);
+	drop_resource();
 	if (chdir("/") < 0)
 		return 1;
 	for (;;) {

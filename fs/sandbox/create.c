@@ -144,6 +144,7 @@ static int record_fill(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	rec->created_ns = fs_sandbox_now_ns();
 	rec->allowance.bytes = spec->max_bytes;
 	rec->allowance.files = spec->max_files;
+	rec->allowance.under_quota = spec->under_quota;
 	rec->given = calloc(spec->nr_outputs + 1, sizeof(*rec->given));
 	if (!rec->id || !rec->boot_id || !rec->given)
 		return -ENOMEM;

@@ -139,6 +139,7 @@ struct fs_sandbox_spec {
 	enum fs_trace_kind trace;
 	uint64_t max_bytes; /* that it may write; 0: no limit */
 	uint64_t max_files;
+	bool under_quota; /* quotas hold the action: it has no CAP_SYS_RESOURCE */
 };
 
 /*

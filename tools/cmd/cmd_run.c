@@ -254,6 +254,7 @@ static int run_command(struct run *run, const char *const *argv, int keep_fd, st
 		.default_signals = signals,
 		.top = run->top,
 		.hidden_in = client_hidden_in(run->client),
+		.under_quota = run->max_output[0] != '\0',
 		.foreign = &run->foreign,
 	};
 

@@ -23,6 +23,7 @@ struct sandbox_args {
 	const char *writable;
 	const char *trace;
 	const char *max_output;
+	bool under_quota;
 	const char *exit_code;
 	const char *stdout_digest;
 	const char *stderr_digest;
@@ -50,6 +51,8 @@ static const struct cli_option create_options[] = {
 	 "off|names|reads|exact"},
 	{"max-output", 0, CLI_TEXT, ARG(max_output), "SIZE[,N]",
 	 "how much the action may write, in how many files", true, NULL},
+	{"under-quota", 0, CLI_FLAG, ARG(under_quota), NULL,
+	 "a quota may keep that: it has no CAP_SYS_RESOURCE", false, NULL},
 	{"id", 0, CLI_TEXT, ARG(id), "ID", "its name (default: random)", false, NULL},
 	COMMON_ROWS,
 };
@@ -141,7 +144,7 @@ static int create(struct cli *cli, struct client *client, const struct sandbox_a
 	ret = sandbox_max_output(cli, args->max_output, max_output, err);
 	if (ret == 0)
 		ret = sandbox_digest(cli, args->root, root, err);
-	if (ret == 0 && command_init(&c, 12 + 2 * args->outputs.nr))
+	if (ret == 0 && command_init(&c, 14 + 2 * args->outputs.nr))
 		ret = err_set(err, -ENOMEM, "out of memory");
 	if (ret)
 		return ret;
@@ -151,6 +154,8 @@ static int create(struct cli *cli, struct client *client, const struct sandbox_a
 	command_option(&c, "--writable", args->writable);
 	command_option(&c, "--trace", args->trace);
 	command_option(&c, "--max-output", max_output[0] ? max_output : NULL);
+	if (args->under_quota)
+		command_add(&c, "--under-quota");
 	for (size_t i = 0; i < args->outputs.nr; i++)
 		command_option(&c, "--output", args->outputs.items[i]);
 	ret = client_ask(client, c.words, c.nr, 0, &answer, err);

@@ -241,6 +241,7 @@ static int spawn(struct running *r, const int stdio[3], struct run_child_result 
 		.cgroup_fd = o->cgroup_fd,
 		.namespace_fd = r->namespace_fd,
 		.own_mounts = true,
+		.under_quota = o->under_quota,
 		.die_with_parent = true,
 		.sigmask = &r->signals->inherited,
 		.default_signals = o->default_signals,

@@ -38,6 +38,7 @@ struct run_child_options {
 	const char *cgroup; /* absolute path of a control group, or NULL */
 	int cgroup_fd;	    /* the same, opened; -1 */
 	pid_t hidden_in;    /* whose namespaces the command joins, and has @top; 0: none */
+	bool under_quota;   /* as spawn_options */
 	/* Called before the command is started outside of the group after all. */
 	int (*leave_group)(void *ctx, struct err *err);
 	void *ctx;

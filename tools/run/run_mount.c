@@ -61,7 +61,7 @@ int run_connect(struct run *run, struct err *err)
 static int create(struct run *run, struct err *err)
 {
 	const struct run_args *a = &run->args;
-	const char **words = calloc(14 + 2 * run->nr_asked, sizeof(*words));
+	const char **words = calloc(16 + 2 * run->nr_asked, sizeof(*words));
 	json_t *answer = NULL;
 	size_t nr = 0;
 	int ret;
@@ -84,6 +84,7 @@ static int create(struct run *run, struct err *err)
 	if (run->max_output[0]) {
 		words[nr++] = "--max-output";
 		words[nr++] = run->max_output;
+		words[nr++] = "--under-quota";
 	}
 	for (size_t i = 0; i < run->nr_asked; i++) {
 		words[nr++] = "--output";

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -42,6 +43,7 @@ enum spawn_step {
 	STEP_CGROUP,
 	STEP_LIMITS,
 	STEP_NAMESPACE,
+	STEP_CAPS,
 	STEP_MOUNTS,
 	STEP_STDIO,
 	STEP_CWD,
@@ -149,6 +151,27 @@ static IN_CHILD void child_exec(struct plan *plan)
 	fail(plan, STEP_EXEC, error);
 }
 
+/* Out of what root has, gets by executing, and hands on. */
+static IN_CHILD void child_under_quota(struct plan *plan)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct caps[2];
+	uint32_t bit = CAP_TO_MASK(CAP_SYS_RESOURCE);
+
+	if (syscall(SYS_capget, &head, caps) < 0)
+		fail(plan, STEP_CAPS, errno);
+	if (!((caps[0].permitted | caps[0].inheritable) & bit))
+		return;
+	/* Without CAP_SETPCAP execution gives back nothing that we do not have. */
+	if (prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0) < 0 && errno != EPERM)
+		fail(plan, STEP_CAPS, errno);
+	caps[0].effective &= ~bit;
+	caps[0].permitted &= ~bit;
+	caps[0].inheritable &= ~bit;
+	if (syscall(SYS_capset, &head, caps) < 0)
+		fail(plan, STEP_CAPS, errno);
+}
+
 /* Runs in the child, on borrowed memory: see the note at the top. */
 static IN_CHILD _Noreturn void child_main(struct plan *plan)
 {
@@ -170,6 +193,8 @@ static IN_CHILD _Noreturn void child_main(struct plan *plan)
 	if ((plan->own_mounts || (o->namespace_fd > 0 && o->own_mounts)) &&
 	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		fail(plan, STEP_MOUNTS, errno);
+	if (o->under_quota)
+		child_under_quota(plan);
 	child_stdio(plan);
 	child_keep(plan);
 	if (o->cwd && chdir(o->cwd))
@@ -378,6 +403,7 @@ static int report(const struct plan *plan, struct err *err)
 		[STEP_CGROUP] = "join its control group",
 		[STEP_LIMITS] = "set its limits",
 		[STEP_NAMESPACE] = "join the namespaces of the mount",
+		[STEP_CAPS] = "give up CAP_SYS_RESOURCE",
 		[STEP_MOUNTS] = "make its mounts private",
 		[STEP_STDIO] = "set up its standard streams",
 		[STEP_CWD] = "enter",

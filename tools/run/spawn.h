@@ -22,6 +22,7 @@ struct spawn_options {
 	int cgroup_fd;		 /* directory of the control group to start in; -1: none */
 	int namespace_fd;	 /* pidfd of who is in the user and mount namespace to join; 0 */
 	bool own_mounts;	 /* a mount namespace of its own, where privileges allow */
+	bool under_quota;	 /* for good without CAP_SYS_RESOURCE, which is above it */
 	bool die_with_parent;	 /* SIGKILL when the calling thread ends */
 	const sigset_t *sigmask; /* the mask the child starts with */
 	/* Ignored by us, but not by whoever started us: 0-terminated, default in the child. */
