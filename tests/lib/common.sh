@@ -230,7 +230,7 @@ again_with() {
 	again=$T/again
 	mkdir -p "$again/mount" "$again/lib" "$again/bin" "$again/tmp"
 	cp "$HERE/${0##*/}" "$again/mount/case.sh"
-	cp "$HERE/../lib/common.sh" "$HERE/../lib/reapi.py" "$again/lib/"
+	cp "$HERE"/../lib/*.sh "$HERE/../lib/reapi.py" "$again/lib/"
 	cp "$CASBOX" "$again/bin/casbox"
 	cp "$FSCHECK" "$again/bin/fscheck"
 	cp "${FSSTRESS:-$FSCHECK}" "$again/bin/fsstress"

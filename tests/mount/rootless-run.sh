@@ -1,6 +1,7 @@
 #!/bin/sh
 # tests/mount/rootless-run.sh - `run` of a plain user, who may do nothing but make namespaces
 . "$(dirname "$0")/../lib/common.sh"
+. "$(dirname "$0")/../lib/hostile.sh"
 
 # As root, where the user's own half begins.
 if [ -z "${TEST_USER:-}" ]; then
@@ -66,11 +67,27 @@ kill -9 "$pid"
 expect 0 casbox run --input in --output out -- sh -c 'echo 4 > out'
 eq "after a kill" 4 "$(cat in/out)"
 
+# In isolation a script reaches nothing, though the mount is in the command's own namespace.
 if bwrap --unshare-all --ro-bind / / --proc /proc true 2> /dev/null; then
-	# shellcheck disable=SC2016
-	expect 0 casbox run --isolate --input in --output out -- sh -c \
-		'for p in "$@"; do ls -d "$p"; done; cat src/input > out' sh "$STORE" "$T" "/proc/$pid" 2> /dev/null
-	eq "reached" "" "$(cat out)"
-	eq "in isolation" one "$(cat in/out)"
+	casbox ctl version > version
+	mnt=$(sed 's/.*"mountpoint":"\([^"]*\)".*/\1/' version)
+	pid=$(sed 's/.*"pid":\([0-9]*\).*/\1/' version)
+	other=$(casbox sandbox create --root "$root" --id other --output made/)
+	python3 -c 'import socket, time
+s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()
+a = socket.socket(socket.AF_UNIX); a.bind("\0casbox-test-%d" % s.getsockname()[1]); a.listen()
+print(s.getsockname()[1], flush=True)
+time.sleep(1000)' > port &
+	server=$!
+	await test -s port
+	hostile > hostile.sh
+	mkdir secret
+	mkdir -p tree/src
+	SECRET=1 casbox run --isolate --input tree --output out/ --into got -- sh -c "$(cat hostile.sh)" \
+		sh "$mnt" "$STORE" "$other" "$pid" "$(cat port)" "$T/secret" > reached 9< "$T"
+	eq "reached" "" "$(cat reached)"
+	eq "the script came to its end" "done" "$(cat got/out/done)"
+	kill "$server"
+	casbox sandbox remove other
 fi
 casbox umount

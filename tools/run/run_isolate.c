@@ -212,12 +212,13 @@ static void say_host_path(struct words *w, const char *path)
 }
 
 /*
- * Root owns the switches of the kernel, and bubblewrap covers them by what it may write
- * itself, which is not all that root may without capabilities.
+ * Root owns the switches of the kernel, and a plain user those of the namespaces that are
+ * made for him (/proc/sys/fs/mqueue). Bubblewrap covers what it may write itself, which is
+ * not all that its owner may without capabilities.
  */
 static void say_proc(struct words *w)
 {
-	auto_closedir DIR *dir = geteuid() == 0 ? opendir("/proc") : NULL;
+	auto_closedir DIR *dir = opendir("/proc");
 	struct dirent *de;
 
 	say_all(w, (const char *const[]){"--proc", "/proc", NULL});
