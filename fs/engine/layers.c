@@ -95,7 +95,8 @@ int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err)
  * the other order.
  */
 struct mounts {
-	size_t nr; /* the bind, layers, large inputs */
+	size_t nr;	 /* the bind, layers, large inputs */
+	size_t nr_watch; /* steps after those: marks for its trace */
 	struct fs_helper_step *steps;
 	char **targets;
 };
@@ -127,7 +128,7 @@ static int mounts_init(const struct fs_sandbox *sb, struct mounts *m)
 	size_t nr = 1 + plan->nr_layers + sb->large.nr;
 
 	*m = (struct mounts){
-		.steps = calloc(nr, sizeof(*m->steps)),
+		.steps = calloc(nr + 1 + plan->nr_layers, sizeof(*m->steps)),
 		.targets = calloc(nr, sizeof(*m->targets)),
 	};
 	if (m->steps == NULL || m->targets == NULL)
@@ -230,10 +231,10 @@ static int mounts_do(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mou
 		m->steps[0].code = 0;
 		m->steps[0].key = sb->bind;
 	}
-	if (first == m->nr)
+	if (first == m->nr + m->nr_watch)
 		return 0;
-	return fs_helper_run(all->helper, fs_sandbox_base(all, sb), m->steps + first, m->nr - first,
-			     false, err);
+	return fs_helper_run(all->helper, fs_sandbox_base(all, sb), m->steps + first,
+			     m->nr + m->nr_watch - first, false, err);
 }
 
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
@@ -242,13 +243,15 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 	struct mounts m;
 	int ret;
 
-	if (all->no_mounts)
+	if (all->no_mounts) {
+		fs_sandbox_trace_watched(all, sb, -1, NULL, 0);
 		return sb->rec.plan.nr_layers == 0
 			       ? 0
 			       : err_set(err, -EROFS,
 					 "sandbox %s: nothing can be written in a mount that "
 					 "fusermount3 made; outputs need root or a user namespace",
 					 sb->rec.id);
+	}
 	fs_large_inputs_fini(&sb->large);
 	/* What is opened there is opened in session two, where nobody could tell whose it is. */
 	if (sb->rec.writable != FS_WRITABLE_ALL && sb->rec.trace < FS_TRACE_READS)
@@ -261,6 +264,7 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 	for (size_t i = 0; ret == 0 && i < sb->rec.plan.nr_layers; i++)
 		ret = layer_step(all, sb, dir_fd, i, again, &m.steps[i + 1], err);
 	if (ret == 0) {
+		m.nr_watch = fs_sandbox_trace_watch(all, sb, m.targets, m.steps + m.nr);
 		ret = mounts_do(all, sb, &m, err);
 		if (ret < 0)
 			mounts_undo(all, sb, &m);
@@ -276,6 +280,10 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		note_bound(sb, &m);
 	}
 	fs_large_done(all->large, &sb->large);
+	if (ret == 0)
+		fs_sandbox_trace_watched(all, sb, dir_fd, m.steps + m.nr, m.nr_watch);
+	else
+		fs_sandbox_trace_pause(all, sb);
 	mounts_fini(&m);
 	return ret;
 }

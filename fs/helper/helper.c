@@ -372,6 +372,8 @@ static int add_public_step(struct message *m, const struct fs_helper_step *s)
 		return add_step(m, HELPER_LOOK, 0, s->target, NULL, 0);
 	case FS_HELPER_IDLE:
 		return add_step(m, HELPER_IDLE, 0, s->target, NULL, 0);
+	case FS_HELPER_WATCH:
+		return add_step(m, HELPER_WATCH, flags, s->target, s->fd, 1);
 	}
 	return -EINVAL;
 }

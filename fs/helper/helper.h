@@ -78,6 +78,11 @@ enum fs_helper_op {
 	 * UNMOUNT.
 	 */
 	FS_HELPER_IDLE,
+	/*
+	 * Tell the fanotify group @fd[0] of opens in the whole filesystem of the target. -EPERM: it
+	 * may not.
+	 */
+	FS_HELPER_WATCH,
 };
 
 struct fs_helper_step {

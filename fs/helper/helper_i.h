@@ -33,6 +33,7 @@ enum helper_op {
 	HELPER_LIST,
 	HELPER_LOOK,
 	HELPER_IDLE,
+	HELPER_WATCH, /* fds: group */
 };
 
 #define HELPER_FLAG_USERNS (1u << 0) /* OVERLAY: user.overlay.*, no redirects */

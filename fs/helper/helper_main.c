@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/fanotify.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -357,6 +358,17 @@ static int do_idle(struct work *w, const struct helper_step *step, struct err *e
 		       target, ret < 0 ? strerrordesc_np(-ret) : "it was unmounted");
 }
 
+static int do_watch(struct work *w, int group_fd, const char *target, struct err *err)
+{
+	auto_close int fd = target_open(w, target, err);
+
+	if (fd < 0)
+		return fd;
+	if (fanotify_mark(group_fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM, FAN_OPEN, fd, ".") < 0)
+		return err_set(err, -errno, "cannot watch opens in %s/%s: %m", w->req.text, target);
+	return 0;
+}
+
 static int do_detach(struct work *w, const char *target, struct err *err)
 {
 	auto_close int parent_fd = -1;
@@ -390,12 +402,12 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 	static const int wanted[] = {
 		[HELPER_ATTACH] = 1,  [HELPER_BIND] = 1, [HELPER_OVERLAY] = 2, [HELPER_SELF] = 0,
 		[HELPER_UNMOUNT] = 0, [HELPER_PING] = 0, [HELPER_DETACH] = 0,  [HELPER_FILE] = 0,
-		[HELPER_LIST] = 0,    [HELPER_LOOK] = 0, [HELPER_IDLE] = 0,
+		[HELPER_LIST] = 0,    [HELPER_LOOK] = 0, [HELPER_IDLE] = 0,    [HELPER_WATCH] = 1,
 	};
 	const char *target = w->req.text + step->target;
 	const int *fds = w->fds.fd + w->next_fd;
 
-	if (step->op < HELPER_ATTACH || step->op > HELPER_IDLE ||
+	if (step->op < HELPER_ATTACH || step->op > HELPER_WATCH ||
 	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len ||
 	    step->source >= w->req.text_len)
 		return err_set(err, -EPROTO, "malformed request to the mount helper");
@@ -423,6 +435,8 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		return helper_look(&w->bare, w->req.text, target, err);
 	case HELPER_IDLE:
 		return do_idle(w, step, err);
+	case HELPER_WATCH:
+		return do_watch(w, fds[0], target, err);
 	}
 	return -EPROTO;
 }

@@ -593,13 +593,17 @@ static json_t *describe(struct fs_sandboxes *all, const struct fs_sandbox *sb)
 int fs_sandbox_show(struct fs_sandboxes *all, const char *id, json_t **out, struct err *err)
 {
 	struct fs_sandbox *sb;
+	enum fs_trace_kind trace = FS_TRACE_OFF;
 	json_t *obj = NULL;
 
 	lock_take(&all->lock);
 	HASH_FIND_STR(all->by_id, id, sb);
-	if (sb)
+	if (sb) {
 		obj = describe(all, sb);
+		trace = sb->rec.trace;
+	}
 	lock_drop(&all->lock);
+	fs_sandbox_trace_settle(all, trace);
 	if (sb == NULL)
 		return not_found(id, err);
 	if (obj == NULL)

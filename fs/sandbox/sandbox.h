@@ -15,6 +15,7 @@ struct err;
 struct fs_helper;
 struct fs_large;
 struct fs_learn;
+struct fs_opens;
 struct fs_probes;
 struct fs_slots;
 struct meta;
@@ -30,6 +31,9 @@ struct meta;
  * store. All other calls may block for long and must come from other threads.
  */
 struct fs_sandboxes;
+
+/* Where an isolated command (run --isolate) finds its sandbox. */
+#define FS_SANDBOX_INSIDE "/build"
 
 enum fs_writable { FS_WRITABLE_OUTPUTS, FS_WRITABLE_DIRS, FS_WRITABLE_ALL };
 
@@ -59,6 +63,7 @@ struct fs_sandboxes_options {
 	const char *traced;	  /* of session two, where exact traces are; NULL: none can be */
 	struct fs_tap *tap_one;	  /* what session one is asked for; NULL: nobody listens */
 	struct fs_tap *tap_two;	  /* the same of session two */
+	struct fs_opens *opens;	  /* what is opened in session one; NULL: nobody knows */
 	bool in_userns;		  /* user namespace: userxattr, no trusted.* */
 	bool no_mounts;		  /* none can be made below base, nor are any needed there */
 	struct fs_sandbox_events events;
@@ -196,7 +201,10 @@ int fs_sandbox_finish(struct fs_sandboxes *all, const char *id, const struct fs_
 /* Gone from the mount when it returns; files are removed in the background. */
 int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err);
 
-/* One object for show, an array of them for list. */
+/*
+ * One object for show, an array of them for list. After show the trace of @id has all that was
+ * opened before in mount namespaces that still exist.
+ */
 int fs_sandbox_show(struct fs_sandboxes *all, const char *id, json_t **out, struct err *err);
 int fs_sandboxes_describe(struct fs_sandboxes *all, json_t **out, struct err *err);
 

@@ -82,6 +82,7 @@ struct fs_sandboxes {
 	struct fs_tap *tap_one;
 	struct fs_tap *tap_two;
 	struct fs_learn *learn;
+	struct fs_opens *opens;
 	struct fs_sandbox_events events;
 	char *base;
 	char *traced; /* NULL: no exact traces */
@@ -196,6 +197,17 @@ void fs_sandbox_drop(struct fs_sandboxes *all, struct fs_sandbox *sb);
 const char *fs_sandbox_base(const struct fs_sandboxes *all, const struct fs_sandbox *sb);
 /* It shows @sb->serial: record what is asked for. */
 void fs_sandbox_trace_begin(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/*
+ * Its layers are about to be mounted, at @targets + 1: what the helper has to do afterwards so
+ * that what is opened is recorded. The number of steps, at most 1 + layers, at @out; and
+ * when it has done them.
+ */
+size_t fs_sandbox_trace_watch(struct fs_sandboxes *all, struct fs_sandbox *sb, char *const *targets,
+			      struct fs_helper_step *out);
+void fs_sandbox_trace_watched(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
+			      const struct fs_helper_step *steps, size_t nr);
+/* What was opened until now is in traces of @kind. No lock is held. */
+void fs_sandbox_trace_settle(struct fs_sandboxes *all, enum fs_trace_kind kind);
 /* Its layers are about to go, so nobody records any more. */
 void fs_sandbox_trace_pause(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /*

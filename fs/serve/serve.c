@@ -55,6 +55,7 @@
 #include "fs/slot/missed.h"
 #include "fs/slot/push.h"
 #include "fs/slot/slot.h"
+#include "fs/trace/opens.h"
 #include "fs/trace/trace.h"
 #include "meta/meta.h"
 
@@ -287,8 +288,12 @@ static int open_data(struct daemon *d, struct err *err)
 		ret = fs_tap_new(&d->tap_one);
 	if (ret == 0)
 		ret = fs_tap_new(&d->tap_two);
+	if (ret == 0)
+		ret = fs_opens_new(&(struct fs_opens_options){.probes = d->probes, .base = d->base},
+				   &d->opens);
 	boxes.tap_one = d->tap_one;
 	boxes.tap_two = d->tap_two;
+	boxes.opens = d->opens;
 	if (ret == 0)
 		ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
 	if (ret == 0)
@@ -459,6 +464,7 @@ static void attach_slots(struct daemon *d)
 
 	start_pusher(d);
 	place.pusher = d->pusher;
+	fs_opens_attach(d->opens, d->mount_one.dev);
 
 	fs_probes_set(d->probes, FS_FEATURE_REUSE, true, NULL);
 	fs_probes_set(d->probes, FS_FEATURE_ADOPT, true, NULL);
@@ -651,6 +657,7 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_view_sandboxes_free(d->traces);
 	fs_tap_free(d->tap_one);
 	fs_tap_free(d->tap_two);
+	fs_opens_free(d->opens);
 	fs_large_free(d->large);
 	fs_backing_table_free(d->backing);
 	fs_helper_free(d->helper);

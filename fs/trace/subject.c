@@ -116,6 +116,7 @@ int fs_subject_init(struct subject *s, struct fs_sandboxes *all, const char *id,
 	int ret = -ENOENT;
 
 	*s = (struct subject){.all = all, .dir_fd = -1};
+	fs_sandbox_trace_settle(all, FS_TRACE_READS);
 	lock_take(&all->lock);
 	HASH_FIND_STR(all->by_id, id, sb);
 	if (sb) {
@@ -193,8 +194,10 @@ static int keep_input(struct subject *s, const char *path, unsigned bits, bool *
 	if (ret <= 0)
 		return ret;
 	*slash = kind == CAS_NODE_DIRECTORY;
-	return kind == CAS_NODE_DIRECTORY ? (bits & FS_TRACE_LISTED) != 0
-					  : (bits & FS_TRACE_READ) != 0;
+	/* Who listens to opens hears nothing of lists. */
+	return kind == CAS_NODE_DIRECTORY
+		       ? (bits & FS_TRACE_LISTED) != 0 && s->kind != FS_TRACE_READS
+		       : (bits & FS_TRACE_READ) != 0;
 }
 
 static int keep_name(struct subject *s, const char *path, unsigned bits, bool *slash)

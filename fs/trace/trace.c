@@ -49,7 +49,7 @@ struct visitor {
 };
 
 struct fs_trace {
-	enum fs_trace_kind kind;
+	_Atomic enum fs_trace_kind kind;
 	_Atomic unsigned nr_refs;
 	struct lock lock; /* rank LEAF */
 	struct fs_trace_path *paths GUARDED_BY(lock);
@@ -137,6 +137,12 @@ void fs_trace_unref(struct fs_trace *trace)
 enum fs_trace_kind fs_trace_kind_of(const struct fs_trace *trace)
 {
 	return trace ? trace->kind : FS_TRACE_OFF;
+}
+
+void fs_trace_lower(struct fs_trace *trace)
+{
+	atomic_store(&trace->kind, FS_TRACE_NAMES);
+	fs_trace_remark(trace, "reads was asked for, but we are not told of opens here");
 }
 
 static void remark_locked(struct fs_trace *trace, const char *text) REQUIRES(trace->lock)

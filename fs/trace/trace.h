@@ -55,6 +55,9 @@ void fs_trace_unref(struct fs_trace *trace);
 
 enum fs_trace_kind fs_trace_kind_of(const struct fs_trace *trace);
 
+/* READS, but opens cannot be told: it is NAMES from now on, with a remark. */
+void fs_trace_lower(struct fs_trace *trace);
+
 /*
  * @what (bits) happened to @name in the directory @dir, both relative to the input root ("":
  * the root). What does not fit any more is counted and told as a remark.

@@ -247,6 +247,7 @@ static int run_command(struct run *run, const char *const *argv, int keep_fd, st
 		.cgroup = run->cgroup.path,
 		.cgroup_fd = run->cgroup.fd,
 		.leave_group = leave_group,
+		.settle = run->args.trace ? run_settle_trace : NULL,
 		.ctx = run,
 		.limits = &run->limits,
 		.timeout_ms = run->timeout_ms,

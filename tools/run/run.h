@@ -107,7 +107,9 @@ void run_remove_sandbox(struct run *run);
 
 /* run_result.c: finish, put the outputs in place, write --result. */
 int run_collect(struct run *run, struct err *err);
-/* run_trace.c: what was recorded of the finished sandbox, to --trace-dir. */
+/* run_trace.c: have the daemon hear of what was opened while it can tell where. */
+int run_settle_trace(void *ctx, struct err *err);
+/* What was recorded of the finished sandbox, to --trace-dir. */
 int run_write_trace(struct run *run, struct err *err);
 /* run->binary to --result, if that was asked for. */
 int run_write_result(struct run *run, struct err *err);

@@ -281,6 +281,8 @@ static int live(struct running *r, struct run_child_result *out, struct err *err
 	out->timed_out = r->timed_out;
 	(void)close(r->child.pidfd);
 	ret = kill_rest(r->opts, err);
+	if (r->opts->settle && ret == 0)
+		ret = r->opts->settle(r->opts->ctx, err);
 	if (mounts_fd >= 0 && ret == 0)
 		ret = run_mounts_find(mounts_fd, r->opts->hidden_in, r->opts->top, r->opts->foreign,
 				      err);

@@ -41,6 +41,8 @@ struct run_child_options {
 	bool under_quota;   /* as spawn_options */
 	/* Called before the command is started outside of the group after all. */
 	int (*leave_group)(void *ctx, struct err *err);
+	/* Called when all has ended, before the command's mount namespace does; or NULL. */
+	int (*settle)(void *ctx, struct err *err);
 	void *ctx;
 	int keep_fd;  /* as spawn_options, and nothing else is inherited; 0: all is */
 	bool in_init; /* argv starts an init, whose children are to get the signals */

@@ -5,10 +5,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "fs/sandbox/sandbox.h"
+
 struct cli_list;
 struct err;
 
-#define RUN_INSIDE "/build" /* where the sandbox is for an isolated command */
+#define RUN_INSIDE FS_SANDBOX_INSIDE /* where the sandbox is for an isolated command */
 
 /* What of the host the profile shows, sorted, read-only; zero-initialize. */
 struct run_host {

@@ -15,6 +15,14 @@
 #define TEXT_MAX    (1 << 30)
 #define UNUSED_NAME "unused_inputs_list"
 
+int run_settle_trace(void *ctx, struct err *err)
+{
+	struct run *run = ctx;
+	const char *const words[] = {"show", run->id};
+
+	return client_ask(run->client, words, 2, CLIENT_QUICK_MS, NULL, err);
+}
+
 /* MNT/.casbox/sandboxes/ID. */
 static int open_from(struct run *run, struct err *err)
 {
