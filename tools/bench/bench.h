@@ -69,6 +69,7 @@ struct bench_command {
 };
 
 int bench_action(struct bench_env *env, struct bench_report *rep, struct err *err);
+int bench_traced(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_ready(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_second(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_bulk(struct bench_env *env, struct bench_report *rep, struct err *err);

@@ -249,6 +249,7 @@ struct setting {
 	const struct bench_tree *tree;
 	struct bench_box *box; /* NULL without the product */
 	bool own_dir;
+	bool traced; /* what tracing costs is measured, nothing else */
 	size_t nr_lanes;
 	size_t actions;
 	size_t next_root;
@@ -437,6 +438,41 @@ static int passes_warm(struct setting *s, struct err *err)
 	return 0;
 }
 
+static int pass_reads(struct setting *s, struct err *err)
+{
+	auto_call(pass_fini) struct pass pass = {.ways = {&bench_way_box, &bench_way_reads}};
+	int ret = setting_pass(s, &pass, "reads", s->actions, err);
+
+	if (ret < 0)
+		return ret;
+	s->next_root += s->actions;
+	pass_row(s->rep, &pass, 0, bench_way_box.name, 1);
+	pass_row(s->rep, &pass, 1, bench_way_reads.name, pass_ratio(&pass, 1, 0));
+	bench_gate(s->rep, "action: --trace=reads / untraced", pass_ratio(&pass, 1, 0), 1.05, 1.02);
+	return 0;
+}
+
+static int passes_trace(struct setting *s, struct err *err)
+{
+	auto_call(pass_fini) struct pass pass = {.ways = {&bench_way_farm, &bench_way_exact}};
+	auto_free char *title = setting_title(s, "traced, times untraced or farm");
+	int ret = title ? 0 : err_set(err, -ENOMEM, "out of memory");
+
+	if (ret < 0)
+		return ret;
+	bench_table(s->rep, "action", title, columns);
+	ret = pass_reads(s, err);
+	if (ret == 0)
+		ret = setting_pass(s, &pass, "exact", (s->actions + 1) / 2, err);
+	if (ret < 0)
+		return ret;
+	pass_row(s->rep, &pass, 0, "hardlink farm", 1);
+	pass_row(s->rep, &pass, 1, bench_way_exact.name, pass_ratio(&pass, 1, 0));
+	bench_gate(s->rep, "action: --trace=exact / hardlink farm", pass_ratio(&pass, 1, 0), 1.3,
+		   1.3);
+	return 0;
+}
+
 /* On a mount that answers. */
 static int setting_mounted(struct setting *s, passes_fn passes, struct err *err)
 {
@@ -530,9 +566,9 @@ static int action_prepare(struct setting *s, struct bench_scene *scene, size_t m
 	return ret;
 }
 
-int bench_action(struct bench_env *env, struct bench_report *rep, struct err *err)
+static int bench_lanes(struct bench_env *env, size_t max_lanes, bool traced,
+		       struct bench_report *rep, struct err *err)
 {
-	size_t max_lanes = env->lanes ? (size_t)env->lanes : 2;
 	struct setting *s = calloc(1, sizeof(*s));
 	struct bench_tree *tree = NULL;
 	struct bench_scene scene;
@@ -543,6 +579,9 @@ int bench_action(struct bench_env *env, struct bench_report *rep, struct err *er
 	s->env = env;
 	s->rep = rep;
 	s->actions = (size_t)env->actions;
+	s->traced = traced;
+	s->own_dir = true;
+	s->nr_lanes = 1;
 	for (size_t i = 0; i < MAX_LANES; i++) {
 		s->lanes[i].dir_fd = s->lanes[i].floor_fd = s->lanes[i].store_fd = -1;
 		s->lanes[i].channel.fd = -1;
@@ -550,11 +589,23 @@ int bench_action(struct bench_env *env, struct bench_report *rep, struct err *er
 	ret = bench_scene_open(&scene, env, "action", err);
 	if (ret == 0)
 		ret = action_prepare(s, &scene, max_lanes, &tree, err);
-	if (ret == 0)
+	if (ret == 0 && s->traced && s->box)
+		ret = setting_run(s, passes_trace, err);
+	else if (ret == 0 && !s->traced)
 		ret = settings_run(s, max_lanes, err);
 	for (size_t i = 0; i < MAX_LANES; i++)
 		bench_lane_close(&s->lanes[i]);
 	bench_tree_free(tree);
 	free(s);
 	return bench_scene_close(&scene, ret, err);
+}
+
+int bench_action(struct bench_env *env, struct bench_report *rep, struct err *err)
+{
+	return bench_lanes(env, env->lanes ? (size_t)env->lanes : 2, false, rep, err);
+}
+
+int bench_traced(struct bench_env *env, struct bench_report *rep, struct err *err)
+{
+	return bench_lanes(env, 1, true, rep, err);
 }

@@ -90,6 +90,8 @@ struct bench_way {
 
 extern const struct bench_way bench_way_floor;
 extern const struct bench_way bench_way_box;
+extern const struct bench_way bench_way_reads;
+extern const struct bench_way bench_way_exact;
 extern const struct bench_way bench_way_farm;
 extern const struct bench_way bench_way_copy;
 extern const struct bench_way bench_way_overlay;

@@ -24,6 +24,8 @@ static const struct bench_command commands[] = {
 	 bench_second},
 	{"action", "compile-like actions against materialized trees and other overlays",
 	 bench_action},
+	{"traced", "the same actions with --trace, against untraced ones and a hardlink farm",
+	 bench_traced},
 	{"put-local", "100,000 small blobs into a local store, beside hash, write and link",
 	 bench_put_local},
 	{"copy", "a large file that is mostly zeros, put and checked out, beside cp", bench_copy},

@@ -301,17 +301,18 @@ const struct bench_way bench_way_fuse_overlayfs = {"fuse-overlayfs", run_fuse_ov
 
 /* --- casbox --- */
 
-static int box_setup(struct bench_lane *lane, const struct bench_job *job, const char *id, int *fd,
-		     struct err *err)
+static int box_setup(struct bench_lane *lane, const struct bench_job *job, const char *id,
+		     const char *trace, int *fd, struct err *err)
 {
 	auto_free char *path = NULL;
-	char options[BENCH_NR_OUTPUTS * 300] = "--output out/";
-	int at = 0;
+	char options[BENCH_NR_OUTPUTS * 300 + 64];
+	int at = snprintf(options, sizeof(options), "--trace %s%s", trace,
+			  lane->own_dir ? " --output out/" : "");
 	int ret;
 
 	for (int i = 0; !lane->own_dir && i < BENCH_NR_OUTPUTS; i++)
-		at += snprintf(options + at, sizeof(options) - (size_t)at, "%s--output %s",
-			       i ? " " : "", job->out[i]);
+		at += snprintf(options + at, sizeof(options) - (size_t)at, " --output %s",
+			       job->out[i]);
 	ret = bench_create(&lane->channel, lane->tree->roots[job->root], id, options, &path, err);
 	if (ret == 0)
 		ret = bench_open_dir(AT_FDCWD, path, err);
@@ -331,8 +332,8 @@ static int box_verify(struct bench_lane *lane, const struct bench_job *job, stru
 	return ret;
 }
 
-static int run_box(struct bench_lane *lane, const struct bench_job *job, double *times,
-		   struct err *err)
+static int run_traced(struct bench_lane *lane, const struct bench_job *job, const char *trace,
+		      double *times, struct err *err)
 {
 	char id[64];
 	int fd = -1;
@@ -341,7 +342,7 @@ static int run_box(struct bench_lane *lane, const struct bench_job *job, double 
 
 	(void)snprintf(id, sizeof(id), "bench-%d-%u", lane->index, lane->serial++);
 	at[0] = bench_now_ms();
-	ret = box_setup(lane, job, id, &fd, err);
+	ret = box_setup(lane, job, id, trace, &fd, err);
 	at[1] = bench_now_ms();
 	if (ret == 0)
 		ret = bench_job_work(lane, job, fd, times, err);
@@ -359,4 +360,24 @@ static int run_box(struct bench_lane *lane, const struct bench_job *job, double 
 	return ret < 0 ? ret : box_verify(lane, job, err);
 }
 
+static int run_box(struct bench_lane *lane, const struct bench_job *job, double *times,
+		   struct err *err)
+{
+	return run_traced(lane, job, "off", times, err);
+}
+
+static int run_reads(struct bench_lane *lane, const struct bench_job *job, double *times,
+		     struct err *err)
+{
+	return run_traced(lane, job, "reads", times, err);
+}
+
+static int run_exact(struct bench_lane *lane, const struct bench_job *job, double *times,
+		     struct err *err)
+{
+	return run_traced(lane, job, "exact", times, err);
+}
+
 const struct bench_way bench_way_box = {"casbox", run_box, NULL};
+const struct bench_way bench_way_reads = {"casbox --trace=reads", run_reads, NULL};
+const struct bench_way bench_way_exact = {"casbox --trace=exact", run_exact, NULL};
