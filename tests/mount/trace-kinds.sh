@@ -1,0 +1,121 @@
+#!/bin/sh
+# What .casbox/sandboxes/ID tells of each kind of trace, live, finished and after a restart.
+. "$(dirname "$0")/../lib/common.sh"
+need fuse mount
+
+# lines ID FILE: without notes
+lines() {
+	grep -v '^# ' "$MNT/.casbox/sandboxes/$1/$2" | paste -sd ' '
+}
+
+first() {
+	head -n 1 "$MNT/.casbox/sandboxes/$1/$2"
+}
+
+# act ID: an action that reads src/a through a link, runs tool, misses src/none, makes out/new and
+# src/obj.
+act() {
+	box=$("$CASBOX" sandbox show "$1" --json --mount "$MNT" | sed 's/.*"path": *"\([^"]*\)".*/\1/')
+	(cd "$box" && cat src/link > "$T/out" && ./tool && [ ! -e src/none ] && ls deep > "$T/out" &&
+		echo new > out/new && mkdir out/dir && echo obj > src/obj) || fail "the action in $1"
+}
+
+body() {
+	mkdir -p "$T/tree/src" "$T/tree/deep/er"
+	echo a > "$T/tree/src/a"
+	ln -s a "$T/tree/src/link"
+	echo b > "$T/tree/deep/er/b"
+	echo c > "$T/tree/c"
+	printf '#!/bin/sh\n:\n' > "$T/tree/tool"
+	chmod 755 "$T/tree/tool"
+	root=$(put "$T/tree")
+	mount_start --without push
+	expect 2 casbox sandbox create --root "$root" --trace some --mount "$MNT"
+	said "off|names|reads|exact"
+	for kind in off names reads exact; do
+		sandbox_new "$root" --id "$kind" --output src/obj --output out/ --trace "$kind" \
+			> "$T/path"
+		case $kind in exact) want=traced ;; *) want=sandboxes ;; esac
+		eq "path of $kind" "$MNT/$want/$kind" "$(cat "$T/path")"
+		act "$kind"
+	done
+	eq "traced" exact "$(ls "$MNT/traced")"
+	eq "all" "exact names off reads" "$(ls "$MNT/.casbox/sandboxes" | sort | paste -sd ' ')"
+	eq "files" "inputs-read inputs-unread lookups-failed missing status writes" \
+		"$(ls "$MNT/.casbox/sandboxes/off" | paste -sd ' ')"
+	told
+	for kind in off names reads exact; do
+		casbox sandbox finish "$kind" > "$T/out"
+	done
+	told
+	eq "made" "out/ src/obj" "$(lines off writes)"
+	mount_stop
+	mount_start
+	told
+	casbox sandbox remove exact
+	[ ! -e "$MNT/traced/exact" ] || fail "traced/exact is left"
+	[ ! -e "$MNT/.casbox/sandboxes/exact" ] || fail "its files are left"
+	mount_stop
+}
+
+told() {
+	for file in inputs-read inputs-unread lookups-failed; do
+		eq "$file, untraced" "" "$(lines off $file)"
+		first off $file | grep -q '^# .*not traced' || fail "$file does not say why"
+	done
+	first names inputs-read | grep -q '^# .*lower bound' || fail "names: no bound"
+	eq "names: unread" "" "$(lines names inputs-unread)"
+	eq "exact: read" "deep/ src/a src/link tool" "$(lines exact inputs-read)"
+	eq "exact: unread" "c deep/er/b" "$(lines exact inputs-unread)"
+	eq "exact: failed" "src/none src/obj" "$(lines exact lookups-failed)"
+	eq "exact: writes" "out/dir/ out/new src/obj" "$(lines exact writes)"
+	grep -q '"trace": "exact"' "$MNT/.casbox/sandboxes/exact/status" || fail "status"
+	# Where nobody tells of opens it says so, and is as names.
+	if first reads inputs-read | grep -q '^# reads'; then
+		eq "reads: unread" "c deep/er/b" "$(lines reads inputs-unread)"
+		for f in src/a tool; do
+			lines reads inputs-read | tr ' ' '\n' | grep -qx $f || fail "reads: no $f"
+		done
+	else
+		grep -q '^# reads was asked for' "$MNT/.casbox/sandboxes/reads/inputs-read" ||
+			fail "reads: no word of what it is"
+	fi
+}
+
+# An input that was replaced is not read, but what was changed or read before is.
+replaced() {
+	mkdir "$T/inputs"
+	for f in gone new kept changed; do echo $f > "$T/inputs/$f"; done
+	mount_start
+	box=$(sandbox_new "$(put "$T/inputs")" --id r --writable all --trace exact)
+	(cd "$box" && rm gone && echo other > t && mv t new && cat new > "$T/out" &&
+		cat kept > "$T/out" && echo more >> changed)
+	eq "read" "changed kept" "$(lines r inputs-read)"
+	eq "unread" "gone new" "$(lines r inputs-unread)"
+	eq "writes" "changed new gone" "$(lines r writes)"
+	casbox sandbox finish r > "$T/out"
+	eq "writes when finished" "changed new gone" "$(lines r writes)"
+	mount_stop
+}
+
+# The files of a run, for who has no mount to look at.
+run_files() {
+	casbox run --root "$root" --output out/ --trace exact --trace-dir "$T/td" -- \
+		sh -c 'cat src/a > out/copy'
+	eq "unused" "c deep/er/b src/link tool" "$(paste -sd ' ' "$T/td/unused_inputs_list")"
+	eq "files" "inputs-read inputs-unread lookups-failed missing status unused_inputs_list writes" \
+		"$(ls "$T/td" | paste -sd ' ')"
+	casbox run --isolate --root "$root" --output out/ --trace reads --trace-dir "$T/td" -- \
+		sh -c 'cat src/a > out/copy; ./tool' ||
+		return 0
+	if head -n 1 "$T/td/inputs-read" | grep -q '^# reads'; then
+		eq "isolated" "src/a tool" "$(grep -v '^# ' "$T/td/inputs-read" | paste -sd ' ')"
+	fi
+	casbox umount > "$T/out" 2>&1 || :
+}
+
+each_user body
+[ -n "${TEST_PLAIN:-}" ] || {
+	replaced
+	run_files
+}
