@@ -29,7 +29,7 @@ struct fs_options {
 	 */
 	bool own_namespace;
 	bool allow_other;
-	bool xattr;	/* files of trees and blobs have user.checksum.sha256 */
+	bool xattr; /* files of trees and blobs have user.checksum.sha256, what we serve user.* */
 	int nr_threads; /* of each session; 0: two */
 	int idle_s;	/* end after so long without sandboxes; 0: never */
 	bool automatic; /* started by `run`: `mount` may take over, `umount` ends it */
@@ -42,6 +42,11 @@ struct fs_options {
 	struct cas_quota quota;
 	/* Inputs from this size on are mounts of their own; 0: none is. */
 	unsigned long long large_min;
+	/*
+	 * For tests: serve what is written ourselves, though it could be mounted. "fuse": as
+	 * safe as for plain users, since no input is shared; "fuse-shared": as fast.
+	 */
+	const char *engine;
 	/* For tests: features (fs/backing/probe.h) to do without, by name, with commas. */
 	const char *without;
 	/*

@@ -268,6 +268,8 @@ static void make_args(struct start_args *a, const char *self, const struct cli *
 		add_word(a, "--option", start->option);
 	if (start->without)
 		add_word(a, "--without", start->without);
+	if (start->engine)
+		add_word(a, "--engine", start->engine);
 	if (start->warm) {
 		(void)snprintf(a->lanes, sizeof(a->lanes), "%d", start->lanes);
 		add_word(a, "--lanes", a->lanes);

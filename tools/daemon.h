@@ -44,6 +44,7 @@ struct daemon_start {
 	uint64_t idle_ms;
 	uint64_t large;	     /* for daemon_start; daemon_ensure leaves it to the settings */
 	const char *without; /* features to do without; NULL: none */
+	const char *engine;  /* as fs_options; NULL: what fits */
 	int lanes;	     /* to be warmed for @warm, HASH/SIZE; NULL: none */
 	const char *warm;
 };

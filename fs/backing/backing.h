@@ -43,6 +43,9 @@ void fs_backing_unref(struct fs_backing_table *table, struct fs_backing *backing
  */
 ssize_t fs_backing_read(const struct fs_backing *backing, void *data, size_t len, off_t off);
 
+/* All of it into the empty file @to, sharing extents where that is possible. As cas_copy_fd. */
+int fs_backing_copy(const struct fs_backing *backing, int to, struct err *err);
+
 /* lseek's SEEK_DATA and SEEK_HOLE, within the digest's size. -ENXIO: nothing from @off on. */
 off_t fs_backing_seek(const struct fs_backing *backing, off_t off, int whence);
 

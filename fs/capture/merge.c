@@ -131,7 +131,7 @@ static int layer_open(const struct fs_merge *m, const struct fs_merge_layer *lay
 	struct fs_merge_dir dir = {.fd = -1};
 	int ret = 0;
 
-	if (layer->kind == FS_LAYER_OVERLAY) {
+	if (layer->kind != FS_LAYER_BIND) {
 		dir.layer = layer;
 		ret = lower_walk(m, &m->root, layer->path, &dir.lower, err);
 		if (ret < 0)
@@ -267,26 +267,38 @@ int fs_merge_list(const struct fs_merge *m, const struct fs_merge_dir *dir, cons
 	return 0;
 }
 
-/* The value of overlay.@name on an open file; its length, or 0 when it is not there. */
-static size_t overlay_xattr(const struct fs_merge *m, int fd, const char *name, char *out,
-			    size_t sz)
+#define KEY_SZ 64
+
+static const char *xattr_key(const struct fs_merge *m, const struct fs_merge_layer *layer,
+			     const char *name, char key[KEY_SZ])
 {
-	char key[64];
+	const char *prefix = layer->kind == FS_LAYER_SERVED ? "user.casbox."
+			     : m->userxattr		    ? "user.overlay."
+							    : "trusted.overlay.";
+
+	(void)stpcpy(stpcpy(key, prefix), name);
+	return key;
+}
+
+/* The value of overlay.@name on an open file; its length, or 0 when it is not there. */
+static size_t overlay_xattr(const struct fs_merge *m, const struct fs_merge_layer *layer, int fd,
+			    const char *name, char *out, size_t sz)
+{
+	char key[KEY_SZ];
 	ssize_t len;
 
-	(void)stpcpy(stpcpy(key, m->userxattr ? "user.overlay." : "trusted.overlay."), name);
-	len = fgetxattr(fd, key, out, sz - 1);
+	len = fgetxattr(fd, xattr_key(m, layer, name, key), out, sz - 1);
 	if (len < 0)
 		len = 0;
 	out[len] = '\0';
 	return (size_t)len;
 }
 
-static bool is_whiteout(const struct fs_merge *m, int dir_fd, const char *name,
-			const struct stat *st)
+static bool is_whiteout(const struct fs_merge *m, const struct fs_merge_layer *layer, int dir_fd,
+			const char *name, const struct stat *st)
 {
 	auto_close int fd = -1;
-	char key[64];
+	char key[KEY_SZ];
 
 	if (S_ISCHR(st->st_mode))
 		return st->st_rdev == makedev(0, 0);
@@ -295,8 +307,7 @@ static bool is_whiteout(const struct fs_merge *m, int dir_fd, const char *name,
 	fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	(void)stpcpy(stpcpy(key, m->userxattr ? "user.overlay." : "trusted.overlay."), "whiteout");
-	return fgetxattr(fd, key, NULL, 0) >= 0;
+	return fgetxattr(fd, xattr_key(m, layer, "whiteout", key), NULL, 0) >= 0;
 }
 
 /* What the upper directory @out->fd, seen as @name of @dir, merges with. */
@@ -310,9 +321,10 @@ static int find_lower(const struct fs_merge *m, const struct fs_merge_dir *dir,
 	int ret;
 
 	out->layer = dir->layer;
-	if (overlay_xattr(m, out->fd, "opaque", value, sizeof(value)) == 1 && value[0] == 'y')
+	if (overlay_xattr(m, out->layer, out->fd, "opaque", value, sizeof(value)) == 1 &&
+	    value[0] == 'y')
 		return 0;
-	if (overlay_xattr(m, out->fd, "redirect", value, sizeof(value)) > 0) {
+	if (overlay_xattr(m, out->layer, out->fd, "redirect", value, sizeof(value)) > 0) {
 		if (value[0] == '/') {
 			ret = lower_walk(m, &m->root, dir->layer->path, &top, err);
 			if (ret > 0)
@@ -365,7 +377,7 @@ static int child_upper(const struct fs_merge *m, const struct fs_merge_dir *dir,
 		out->code = -errno;
 		return 1;
 	}
-	if (dir->layer && is_whiteout(m, dir->fd, name, &out->st))
+	if (dir->layer && is_whiteout(m, dir->layer, dir->fd, name, &out->st))
 		out->kind = FS_ENTRY_NONE;
 	else if (S_ISDIR(out->st.st_mode))
 		ret = child_dir(m, dir, list, name, out, err);

@@ -23,7 +23,8 @@ struct fs_merge_layer {
 /*
  * The tree of @root (its Directories in @derived or in @store) with the layers over it,
  * without any mount: bind layers replace, overlay layers merge by the kernel's rules
- * (whiteouts, opaque directories, redirects). Read-only; one thread.
+ * (whiteouts, opaque directories, redirects), served ones by the same with names of their
+ * own (fs/upper/upper_i.h). Read-only; one thread.
  */
 struct fs_merge {
 	struct cas_store *store;

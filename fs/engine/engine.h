@@ -19,7 +19,10 @@ struct fs_engine {
 	int (*prepare)(int layer_fd, struct err *err);
 	/* The same layer is mounted again, in this boot: undo what forbids it. */
 	int (*prepare_again)(int layer_fd, struct err *err);
-	/* What the helper has to do: all but the target; descriptors are the caller's. */
+	/*
+	 * What the helper has to do: all but the target; descriptors are the caller's.
+	 * NULL: nothing is mounted.
+	 */
 	int (*mount)(int layer_fd, bool in_userns, struct fs_helper_step *out, struct err *err);
 	/* Open the directory with what the action wrote; negative errno. */
 	int (*open_upper)(int layer_fd, struct err *err);
@@ -27,10 +30,13 @@ struct fs_engine {
 
 extern const struct fs_engine fs_engine_bind;
 extern const struct fs_engine fs_engine_kernel;
+extern const struct fs_engine fs_engine_fuse;
 
 static inline const struct fs_engine *fs_engine_of(enum fs_layer_kind kind)
 {
-	return kind == FS_LAYER_BIND ? &fs_engine_bind : &fs_engine_kernel;
+	return kind == FS_LAYER_BIND	  ? &fs_engine_bind
+	       : kind == FS_LAYER_OVERLAY ? &fs_engine_kernel
+					  : &fs_engine_fuse;
 }
 
 /* For engines: make directory @name, mode 0755 whatever the umask; it may be there. */

@@ -114,18 +114,25 @@ static void mounts_fini(struct mounts *m)
 	free(m->targets);
 }
 
+/* Layers that are mounted. */
+static size_t nr_mounted(const struct fs_sandbox *sb)
+{
+	return fs_plan_is_served(&sb->rec.plan) ? 0 : sb->rec.plan.nr_layers;
+}
+
 /* What step @i is about; NULL: no large input. */
 static struct fs_large_input *large_of(const struct fs_sandbox *sb, size_t i)
 {
-	size_t first = 1 + sb->rec.plan.nr_layers;
+	size_t first = 1 + nr_mounted(sb);
 
 	return i < first ? NULL : &sb->large.in[i - first];
 }
 
-static int mounts_init(const struct fs_sandbox *sb, struct mounts *m)
+/* @writable: session one shows what can be written. */
+static int mounts_init(const struct fs_sandbox *sb, bool writable, struct mounts *m)
 {
 	const struct fs_plan *plan = &sb->rec.plan;
-	size_t nr = 1 + plan->nr_layers + sb->large.nr;
+	size_t nr = 1 + nr_mounted(sb) + sb->large.nr;
 
 	*m = (struct mounts){
 		.steps = calloc(nr + 1 + plan->nr_layers, sizeof(*m->steps)),
@@ -145,6 +152,7 @@ static int mounts_init(const struct fs_sandbox *sb, struct mounts *m)
 			.source = large ? large->source : NULL,
 			.fd = {-1, -1},
 			.may = large || i == 0,
+			.writable = writable,
 		};
 		m->nr = i + 1;
 	}
@@ -245,23 +253,24 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 
 	if (all->no_mounts) {
 		fs_sandbox_trace_watched(all, sb, -1, NULL, 0);
-		return sb->rec.plan.nr_layers == 0
+		return nr_mounted(sb) == 0
 			       ? 0
 			       : err_set(err, -EROFS,
-					 "sandbox %s: nothing can be written in a mount that "
-					 "fusermount3 made; outputs need root or a user namespace",
+					 "sandbox %s: its layers were mounted, which a mount that "
+					 "fusermount3 made does not allow",
 					 sb->rec.id);
 	}
 	fs_large_inputs_fini(&sb->large);
 	/* What is opened there is opened in session two, where nobody could tell whose it is. */
-	if (sb->rec.writable != FS_WRITABLE_ALL && sb->rec.trace < FS_TRACE_READS)
+	if (sb->rec.writable != FS_WRITABLE_ALL && sb->rec.trace < FS_TRACE_READS &&
+	    !fs_plan_is_served(&sb->rec.plan))
 		fs_large_choose(all->large, &sb->rec.root, &sb->outputs, &sb->large);
-	ret = mounts_init(sb, &m);
+	ret = mounts_init(sb, all->uppers != NULL, &m);
 	free(sb->keys);
 	sb->keys = ret == 0 ? calloc(m.nr, sizeof(*sb->keys)) : NULL;
 	if (sb->keys == NULL)
 		ret = err_set(err, -ENOMEM, "no memory to mount sandbox %s", sb->rec.id);
-	for (size_t i = 0; ret == 0 && i < sb->rec.plan.nr_layers; i++)
+	for (size_t i = 0; ret == 0 && i < nr_mounted(sb); i++)
 		ret = layer_step(all, sb, dir_fd, i, again, &m.steps[i + 1], err);
 	if (ret == 0) {
 		m.nr_watch = fs_sandbox_trace_watch(all, sb, m.targets, m.steps + m.nr);
@@ -323,7 +332,7 @@ static int look_around(struct fs_sandboxes *all, struct fs_sandbox *sb, const st
 		fs_findings_fini(&foreign);
 		return ret;
 	}
-	for (size_t i = 1; i <= sb->rec.plan.nr_layers && sb->moved; i++)
+	for (size_t i = 1; i <= nr_mounted(sb) && sb->moved; i++)
 		sb->moved[i - 1] = own[i].elsewhere;
 	for (size_t i = 0; i < foreign.nr; i++)
 		log_warn("sandbox %s: \"%s\": %s", sb->rec.id, foreign.found[i].path,
@@ -415,7 +424,7 @@ static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool 
 {
 	auto_free struct fs_helper_step *back = NULL;
 	struct mounts m;
-	int ret = mounts_init(sb, &m);
+	int ret = mounts_init(sb, all->uppers != NULL, &m);
 	bool off = false;
 
 	fs_sandbox_trace_pause(all, sb);
@@ -471,6 +480,8 @@ int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err
 		return ret;
 	}
 	sb->idle_proven = clean && !survivors;
+	if (!fs_sandbox_end_upper(all, sb))
+		sb->idle_proven = false;
 	sb->frozen = true;
 	return 0;
 }

@@ -360,6 +360,7 @@ static int add_public_step(struct message *m, const struct fs_helper_step *s)
 		flags |= s->in_userns ? HELPER_FLAG_USERNS : 0;
 		return add_step(m, HELPER_OVERLAY, flags, s->target, s->fd, 2);
 	case FS_HELPER_BIND_SELF:
+		flags |= s->writable ? HELPER_FLAG_WRITE : 0;
 		return add_step(m, HELPER_SELF, flags, s->target, NULL, 0);
 	case FS_HELPER_UNMOUNT:
 		flags |= s->detach ? HELPER_FLAG_DETACH : 0;

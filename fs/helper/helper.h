@@ -52,8 +52,8 @@ enum fs_helper_op {
 	 */
 	FS_HELPER_OVERLAY,
 	/*
-	 * Bind the target over itself, read-only, nosuid and nodev: a mount whose unmounting
-	 * tells whether anybody is inside.
+	 * Bind the target over itself, nosuid, nodev and, unless @writable, read-only: a mount
+	 * whose unmounting tells whether anybody is inside.
 	 */
 	FS_HELPER_BIND_SELF,
 	/*
@@ -93,6 +93,7 @@ struct fs_helper_step {
 	bool in_userns;	    /* OVERLAY: in a user namespace */
 	bool detach;
 	bool may;      /* steps after it are done even if it fails */
+	bool writable; /* BIND_SELF */
 	bool if_clean; /* -ECANCELED unless the code of each step before it was 0 */
 	/* Out: of the mount made. In, UNMOUNT and IDLE: no other is meant, when it is known. */
 	struct fs_mount_key key;

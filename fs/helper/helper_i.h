@@ -39,6 +39,7 @@ enum helper_op {
 #define HELPER_FLAG_USERNS (1u << 0) /* OVERLAY: user.overlay.*, no redirects */
 #define HELPER_FLAG_DETACH (1u << 1) /* UNMOUNT: let go lazily when it stays busy */
 #define HELPER_FLAG_MAY	   (1u << 2) /* go on when it fails */
+#define HELPER_FLAG_WRITE  (1u << 4) /* SELF: what can be written stays so */
 #define HELPER_FLAG_CLEAN  (1u << 3) /* only when each step before did what it should */
 
 struct helper_step {

@@ -154,11 +154,13 @@ static int do_file(struct work *w, const char *source, const char *target, struc
 	return bind_over(source_fd, fd, MOUNT_ATTR_RDONLY, target, key, err);
 }
 
-static int do_self(struct work *w, const char *target, struct fs_mount_key *key, struct err *err)
+static int do_self(struct work *w, uint32_t flags, const char *target, struct fs_mount_key *key,
+		   struct err *err)
 {
 	auto_close int fd = target_open(w, target, err);
+	uint64_t attrs = flags & HELPER_FLAG_WRITE ? 0 : MOUNT_ATTR_RDONLY;
 
-	return fd < 0 ? fd : bind_over(fd, fd, MOUNT_ATTR_RDONLY, target, key, err);
+	return fd < 0 ? fd : bind_over(fd, fd, attrs, target, key, err);
 }
 
 /* What the kernel wrote to the log of a filesystem context: its last line, without newline. */
@@ -422,7 +424,7 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 	case HELPER_OVERLAY:
 		return do_overlay(w, fds, target, step->flags & HELPER_FLAG_USERNS, key, err);
 	case HELPER_SELF:
-		return do_self(w, target, key, err);
+		return do_self(w, step->flags, target, key, err);
 	case HELPER_UNMOUNT:
 		return do_unmount(w, step, err);
 	case HELPER_PING:

@@ -142,6 +142,8 @@ static void free_node(struct fs_node *node)
 {
 	if (node->entry.kind == FS_KIND_SYMLINK)
 		free((char *)node->entry.target);
+	else if (node->entry.kind == FS_KIND_UPPER)
+		node->entry.view->ops->let_go(node->entry.view, &node->entry);
 	if (node->entry.kind == FS_KIND_DIR)
 		free(node->name);
 	free(node);
@@ -364,7 +366,10 @@ static int lookup_locked(struct fs_inode_table *table, uint64_t dir_id, const ch
 	if (ret >= 0 && !node) {
 		ret = alloc_node(dir, name, entry, &node);
 		if (ret == 0) {
-			entry->target = entry->kind == FS_KIND_SYMLINK ? NULL : entry->target;
+			if (entry->kind == FS_KIND_SYMLINK)
+				entry->target = NULL;
+			else if (entry->kind == FS_KIND_UPPER)
+				entry->tag = 0;
 			insert_locked(table, node);
 		}
 	}
@@ -388,6 +393,8 @@ int fs_inode_lookup(struct fs_inode_table *table, uint64_t dir, const char *name
 	if (entry->kind == FS_KIND_SYMLINK) {
 		free((char *)entry->target);
 		entry->target = NULL;
+	} else if (entry->kind == FS_KIND_UPPER && entry->tag) {
+		entry->view->ops->let_go(entry->view, entry);
 	}
 	return ret;
 }

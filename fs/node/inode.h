@@ -51,14 +51,17 @@ bool fs_inode_get(struct fs_inode_table *table, uint64_t id, struct fs_inode *ou
 
 /*
  * The node of @entry below the directory @dir: found, adopted or made, with one more
- * lookup. Takes entry->target over in any case. -ENOMEM; -ESTALE: @dir is gone, or the
- * top shows something else by now; asking again finds what is true.
+ * lookup. Takes entry->target, or a node of a layer, over in any case. -ENOMEM; -ESTALE: @dir is
+ * gone, or the top shows something else by now; asking again finds what is true.
  */
 int fs_inode_lookup(struct fs_inode_table *table, uint64_t dir, const char *name,
 		    struct fs_entry *entry, struct fs_inode *out);
 
 /* Take @nr lookups back; the node may be gone afterwards. */
 void fs_inode_forget(struct fs_inode_table *table, uint64_t id, uint64_t nr);
+
+/* The serial of the top that the directory is below, or is itself; 0: of none. */
+uint64_t fs_inode_serial(struct fs_inode_table *table, uint64_t dir);
 
 /* Is this a directory of a tree that is not shown any more? */
 bool fs_inode_ended(struct fs_inode_table *table, uint64_t id);
@@ -82,6 +85,9 @@ enum fs_top_state {
  */
 uint64_t fs_inode_top_set(struct fs_inode_table *table, uint64_t serial, enum fs_top_state from,
 			  enum fs_top_state to);
+
+/* The top's id, whatever its state; 0: there is none. */
+uint64_t fs_inode_top(struct fs_inode_table *table, uint64_t serial);
 
 /* Does the kernel know it? */
 bool fs_inode_top_known(struct fs_inode_table *table, uint64_t serial);

@@ -35,9 +35,10 @@ char *fs_inode_path(struct fs_inode_table *table, uint64_t id)
 	node = fs_node_find_locked(table, id);
 	if (node && node->entry.kind != FS_KIND_DIR)
 		node = NULL;
-	for (up = node; up && up != table->root; up = up->parent)
+	/* Nodes of layers, and all below them, are at no place. */
+	for (up = node; up && up->name && up != table->root; up = up->parent)
 		len += strlen(up->name) + (len > 0);
-	if (up && len > 0)
+	if (up == table->root && len > 0)
 		path = join(node, table->root, len);
 	lock_drop(&table->lock);
 	return path;
@@ -54,7 +55,7 @@ char *fs_inode_place(struct fs_inode_table *table, uint64_t id, uint64_t *serial
 	node = fs_node_find_locked(table, id);
 	if (node && node->entry.kind != FS_KIND_DIR)
 		node = NULL;
-	for (up = node; up && up != table->root && !fs_node_is_top(up); up = up->parent)
+	for (up = node; up && up->name && up != table->root && !fs_node_is_top(up); up = up->parent)
 		len += strlen(up->name) + (len > 0);
 	if (up && fs_node_is_top(up)) {
 		*serial = up->entry.serial;

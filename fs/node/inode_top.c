@@ -151,6 +151,19 @@ uint64_t fs_inode_adopted(struct fs_inode_table *table)
 	return nr;
 }
 
+uint64_t fs_inode_serial(struct fs_inode_table *table, uint64_t dir)
+{
+	struct fs_node *node;
+	uint64_t serial = 0;
+
+	lock_take(&table->lock);
+	node = fs_node_find_locked(table, dir);
+	if (node)
+		serial = fs_node_highest(node)->entry.serial;
+	lock_drop(&table->lock);
+	return serial;
+}
+
 bool fs_inode_ended(struct fs_inode_table *table, uint64_t id)
 {
 	struct fs_node *node;
@@ -182,6 +195,18 @@ uint64_t fs_inode_top_set(struct fs_inode_table *table, uint64_t serial, enum fs
 			add_donor_locked(table, top);
 		id = top->nr_lookups > 0 ? top->id : 0;
 	}
+	lock_drop(&table->lock);
+	return id;
+}
+
+uint64_t fs_inode_top(struct fs_inode_table *table, uint64_t serial)
+{
+	const struct fs_node *top;
+	uint64_t id;
+
+	lock_take(&table->lock);
+	top = fs_node_top_locked(table, serial);
+	id = top ? top->id : 0;
 	lock_drop(&table->lock);
 	return id;
 }

@@ -104,6 +104,9 @@ int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, stru
  */
 static bool may_move(const struct fs_sandbox *sb)
 {
+	/* What we served nobody else has ever had open. */
+	if (fs_plan_is_served(&sb->rec.plan))
+		return sb->rec.allowance.keeper == FS_KEEPER_NONE;
 	return sb->idle_proven && sb->group_ended && !sb->leftover &&
 	       sb->rec.allowance.keeper == FS_KEEPER_NONE;
 }

@@ -39,6 +39,8 @@ static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandb
 	all->learn = opts->learn;
 	all->in_userns = opts->in_userns;
 	all->no_mounts = opts->no_mounts;
+	all->uppers = opts->uppers;
+	all->serve_always = opts->serve_always;
 	all->durable = cas_store_durability(opts->store) == CAS_DURABILITY_FULL;
 	all->base = strdup(opts->base);
 	all->traced = opts->traced ? strdup(opts->traced) : NULL;

@@ -178,3 +178,14 @@ bool fs_outputs_below(const struct fs_outputs *outputs, const char *path)
 	}
 	return false;
 }
+
+bool fs_outputs_at_root(const struct fs_outputs *outputs)
+{
+	for (size_t i = 0; i < outputs->nr; i++) {
+		const struct fs_output *o = &outputs->out[i];
+
+		if (o->path[0] == '\0' || (!o->premade && !strchr(o->path, '/')))
+			return true;
+	}
+	return false;
+}

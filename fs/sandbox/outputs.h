@@ -33,6 +33,9 @@ const struct fs_output *fs_outputs_find(const struct fs_outputs *outputs, const 
 /* Is a declared path strictly below @path? */
 bool fs_outputs_below(const struct fs_outputs *outputs, const char *path);
 
+/* Is the root itself a place where outputs are made, or one? */
+bool fs_outputs_at_root(const struct fs_outputs *outputs);
+
 /*
  * The order in which everything below a directory follows it directly: as strcmp, but
  * '/' sorts before every other byte.

@@ -212,6 +212,21 @@ int fs_plan_make(const struct fs_outputs *outputs, enum fs_writable policy,
 	return 0;
 }
 
+int fs_plan_serve(struct fs_plan *plan, bool always)
+{
+	if (plan->nr_layers == 0 && !always)
+		return 0;
+	for (size_t i = 0; i < plan->nr_layers; i++)
+		free(plan->layers[i].path);
+	plan->nr_layers = 0;
+	return add_layer(plan, FS_LAYER_SERVED, "");
+}
+
+bool fs_plan_is_served(const struct fs_plan *plan)
+{
+	return plan->nr_layers == 1 && plan->layers[0].kind == FS_LAYER_SERVED;
+}
+
 void fs_plan_fini(struct fs_plan *plan)
 {
 	for (size_t i = 0; i < plan->nr_layers; i++)

@@ -13,6 +13,7 @@ struct err;
 enum fs_layer_kind {
 	FS_LAYER_BIND,	  /* a directory of ours that replaces what is there */
 	FS_LAYER_OVERLAY, /* a kernel overlay on what is there */
+	FS_LAYER_SERVED,  /* at the root, alone: session one shows it (fs/upper/upper.h) */
 };
 
 struct fs_layer {
@@ -53,7 +54,14 @@ struct fs_plan_tree {
  */
 int fs_plan_make(const struct fs_outputs *outputs, enum fs_writable policy,
 		 const struct fs_plan_tree *tree, struct fs_plan *out, struct err *err);
+/*
+ * The same without a mount: one served layer in place of all, and, with @always, where
+ * none is needed, too. -ENOMEM.
+ */
+int fs_plan_serve(struct fs_plan *plan, bool always);
 void fs_plan_fini(struct fs_plan *plan);
+/* Is its layer one that is served, so that none is mounted? */
+bool fs_plan_is_served(const struct fs_plan *plan);
 
 /* The layer mounted exactly at @path, or -1. */
 int fs_plan_layer_at(const struct fs_plan *plan, const char *path);

@@ -30,6 +30,7 @@ static const char *const state_names[] = {
 static const char *const layer_names[] = {
 	[FS_LAYER_BIND] = "bind",
 	[FS_LAYER_OVERLAY] = "overlay",
+	[FS_LAYER_SERVED] = "served",
 };
 
 static int word_find(const char *const *words, size_t nr, const char *word)

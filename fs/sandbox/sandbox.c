@@ -17,6 +17,7 @@
 #include "fs/learn/learn.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/slot/slot.h"
+#include "fs/upper/upper.h"
 #include "meta/meta.h"
 
 #define LIST_BATCH 32
@@ -41,6 +42,9 @@ void fs_sandbox_free(struct fs_sandbox *sb)
 	fs_record_fini(&sb->rec);
 	if (sb->dir_fd >= 0)
 		(void)close(sb->dir_fd);
+	if (sb->upper)
+		fs_upper_end(sb->upper);
+	fs_upper_unref(sb->upper);
 	free(sb->moved);
 	free(sb->keys);
 	fs_findings_fini(&sb->foreign);
@@ -227,8 +231,15 @@ int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 
 	if (ret < 0)
 		return ret;
-	if (has_slot(all, sb))
+	if (all->slots && fs_sandbox_is_apart(all, sb))
+		serial = fs_slot_for_result(all->slots);
+	else if (has_slot(all, sb))
 		serial = fs_slot_begin(all->slots, root, &sb->bind);
+	ret = fs_sandbox_begin_upper(all, sb, serial, root, err);
+	if (ret < 0) {
+		fs_derived_release(view, all->meta);
+		return ret;
+	}
 	lock_take(&all->lock);
 	sb->view = view;
 	sb->view_root = *root;

@@ -18,6 +18,7 @@ struct fs_learn;
 struct fs_opens;
 struct fs_probes;
 struct fs_slots;
+struct fs_uppers;
 struct meta;
 
 /*
@@ -66,6 +67,8 @@ struct fs_sandboxes_options {
 	struct fs_opens *opens;	  /* what is opened in session one; NULL: nobody knows */
 	bool in_userns;		  /* user namespace: userxattr, no trusted.* */
 	bool no_mounts;		  /* none can be made below base, nor are any needed there */
+	struct fs_uppers *uppers; /* what serves layers in place of mounts; NULL: none does */
+	bool serve_always;	  /* also where nothing is to be written */
 	struct fs_sandbox_events events;
 };
 

@@ -29,6 +29,7 @@ struct fs_meters;
 struct fs_pooled;
 struct fs_slot;
 struct fs_syncer;
+struct fs_upper;
 
 /*
  * Whoever works on a sandbox claims it: @busy is set and others wait for their turn, so
@@ -67,6 +68,7 @@ struct fs_sandbox {
 	bool leftover;		      /* somebody may still write to the uppers */
 	bool idle_proven;	      /* frozen: nobody of this mount namespace was inside */
 	bool group_ended;	      /* frozen: it had a control group, in which nobody is left */
+	struct fs_upper *upper;	      /* its layer, while it is served */
 	bool *moved;		      /* frozen: layer N had left its place (rec.plan.nr_layers) */
 	/* Of the bind and the layers, in the order of layers.c; NULL: not mounted. */
 	struct fs_mount_key *keys;
@@ -88,6 +90,8 @@ struct fs_sandboxes {
 	char *traced; /* NULL: no exact traces */
 	bool in_userns;
 	bool no_mounts;
+	struct fs_uppers *uppers;
+	bool serve_always;
 	bool durable;
 	char *boot_id;
 	int dir_fd; /* STORE/sandboxes */
@@ -175,6 +179,16 @@ int fs_sandbox_save(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err 
 /* A row of history. */
 void fs_sandbox_history(struct fs_sandboxes *all, const struct fs_sandbox *sb, const char *state);
 int64_t fs_sandbox_now_ns(void); /* CLOCK_REALTIME */
+
+/* served.c */
+
+/* Serve its layer, if that is how it is written, for the slot @serial. */
+int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint64_t serial,
+			   const struct cas_digest *root, struct err *err);
+/* Serve it no more. False: the kernel may still know something of it where it was shown. */
+bool fs_sandbox_end_upper(struct fs_sandboxes *all, struct fs_sandbox *sb);
+/* Will it be shown so that nothing of it can be reused? */
+bool fs_sandbox_is_apart(const struct fs_sandboxes *all, const struct fs_sandbox *sb);
 
 /* view: create.c */
 

@@ -38,6 +38,7 @@ struct daemon {
 	struct fs_missed *missed;
 	struct fs_sandboxes *sandboxes;
 	struct fs_backing_table *backing;
+	struct fs_uppers *uppers;	  /* NULL: layers are mounted */
 	struct fs_executor *executor;	  /* runs commands */
 	struct fs_executor *patient;	  /* those that may take minutes */
 	struct cas_fetch *fetch;	  /* NULL: no tiers */

@@ -10,12 +10,24 @@
 struct err;
 struct fs_session;
 
-/* Each sets its operations: names, data, attributes, holes, extended attributes. */
+/* Each sets its operations: names, data, attributes, holes, extended attributes, changes. */
 void fs_ops_name(struct fuse_lowlevel_ops *ops);
 void fs_ops_data(struct fuse_lowlevel_ops *ops);
 void fs_ops_attr(struct fuse_lowlevel_ops *ops);
 void fs_ops_seek(struct fuse_lowlevel_ops *ops);
 void fs_ops_xattr(struct fuse_lowlevel_ops *ops);
+void fs_ops_upper(struct fuse_lowlevel_ops *ops);
+
+/* If it is a node of a layer, or a session that has some, do it and answer: true. */
+bool fs_ops_setattr_upper(fuse_req_t req, const struct fs_inode *node, const struct stat *st,
+			  int to_set);
+bool fs_ops_write_upper(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t off,
+			bool kill);
+bool fs_ops_readlink_upper(fuse_req_t req, const struct fs_inode *node);
+
+/* Make the node of @entry, taken over, and fill in the answer: the kernel counts it. */
+int fs_ops_enter(const struct fs_session *session, const struct fs_inode *dir, const char *name,
+		 struct fs_entry *entry, struct fuse_entry_param *out);
 
 /* Cached until we say otherwise, in seconds. */
 #define FS_FOREVER 1e9
@@ -26,7 +38,6 @@ bool fs_req_node(fuse_req_t req, fuse_ino_t ino, struct fs_inode *out);
 
 /* What stat shows. 0 or negative. */
 int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry, struct stat *st);
-mode_t fs_attr_mode(const struct fs_entry *entry);
 
 /*
  * Answer with an error: -EBADMSG and -EUCLEAN as EIO, as well as -ENOENT in a directory

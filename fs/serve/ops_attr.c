@@ -1,4 +1,4 @@
-/* fs/serve/ops_attr.c - attributes, and everything that would change something */
+/* fs/serve/ops_attr.c - attributes of nodes */
 #define FUSE_USE_VERSION 312
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "fs/report/events.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
+#include "fs/view/attr.h"
 
-#define DEFAULT_MTIME  946684800 /* 2000-01-01T00:00:00Z */
 #define BLOCK	       4096
 #define NAME_MAX_SHOWN 255
 
@@ -80,22 +80,6 @@ void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_
 	(void)fuse_reply_err(req, -code);
 }
 
-mode_t fs_attr_mode(const struct fs_entry *entry)
-{
-	switch ((enum fs_kind)entry->kind) {
-	case FS_KIND_DIR:
-		return S_IFDIR | (entry->has_mode ? entry->mode : 0755);
-	case FS_KIND_SYMLINK:
-		return S_IFLNK | 0777;
-	case FS_KIND_FILE:
-	case FS_KIND_TEXT:
-	case FS_KIND_CONTROL:
-	case FS_KIND_EVENTS:
-		break;
-	}
-	return S_IFREG | (entry->has_mode ? entry->mode : entry->executable ? 0555 : 0444);
-}
-
 static int size_of(const struct fs_entry *entry, off_t *out)
 {
 	auto_buf struct buf text = {0};
@@ -122,6 +106,7 @@ static int size_of(const struct fs_entry *entry, off_t *out)
 		break;
 	case FS_KIND_CONTROL:
 	case FS_KIND_EVENTS:
+	case FS_KIND_UPPER: /* has a stat of its own */
 		*out = 0;
 		break;
 	}
@@ -141,12 +126,30 @@ static void give_to_root(const struct fs_entry *entry, struct stat *st)
 	st->st_mode |= (st->st_mode >> 6) & 05;
 }
 
+/* What of a layer is as in the tree still is the sandbox's alone all the same. */
+static int fill_upper(const struct fs_session *session, const struct fs_entry *entry,
+		      struct stat *st)
+{
+	struct fs_entry lower;
+	int ret = entry->view->ops->stat(entry->view, entry, st, &lower);
+	ino_t ino = st->st_ino;
+
+	if (ret <= 0)
+		return ret;
+	ret = fs_attr_fill(session, &lower, st);
+	st->st_ino = ino;
+	st->st_mode = fs_attr_mode(&lower);
+	st->st_uid = session->opts.uid;
+	st->st_gid = session->opts.gid;
+	return ret;
+}
+
 int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry, struct stat *st)
 {
-	struct timespec mtime = {DEFAULT_MTIME, 0};
+	struct timespec mtime = fs_attr_mtime(entry);
 
-	if (entry->has_mtime)
-		mtime = (struct timespec){entry->mtime_sec, entry->mtime_nsec};
+	if (entry->kind == FS_KIND_UPPER)
+		return fill_upper(session, entry, st);
 	*st = (struct stat){
 		.st_ino = fs_key_ino(&entry->key),
 		.st_mode = fs_attr_mode(entry),
@@ -195,7 +198,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
 			     FUSE_SET_ATTR_CTIME;
 	struct fs_inode node;
 
-	if (!fs_req_node(req, ino, &node))
+	if (!fs_req_node(req, ino, &node) || fs_ops_setattr_upper(req, &node, attr, to_set))
 		return;
 	if ((node.entry.kind == FS_KIND_CONTROL ||
 	     (node.entry.kind == FS_KIND_TEXT && (node.entry.mode & 0200))) &&
@@ -217,54 +220,6 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	(void)fuse_reply_statfs(req, &st);
 }
 
-static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
-{
-	(void)fuse_reply_err(req, EROFS);
-}
-
-static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
-{
-	(void)fuse_reply_err(req, EROFS);
-}
-
-static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
-{
-	(void)fuse_reply_err(req, EROFS);
-}
-
-static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
-{
-	(void)fuse_reply_err(req, EROFS);
-}
-
-static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
-		      const char *new_name, unsigned flags)
-{
-	(void)fuse_reply_err(req, EROFS);
-}
-
-static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
-{
-	(void)fuse_reply_err(req, EROFS);
-}
-
-static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
-		      struct fuse_file_info *fi)
-{
-	(void)fuse_reply_err(req, EROFS);
-}
-
-static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
-			size_t size, int flags)
-{
-	(void)fuse_reply_err(req, EROFS);
-}
-
-static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
-{
-	(void)fuse_reply_err(req, EROFS);
-}
-
 /*
  * Left to libfuse, which answers ENOSYS, after which the kernel never asks again:
  * access (default_permissions decides), getxattr and listxattr (unless asked for: answering
@@ -275,14 +230,4 @@ void fs_ops_attr(struct fuse_lowlevel_ops *ops)
 	ops->getattr = op_getattr;
 	ops->setattr = op_setattr;
 	ops->statfs = op_statfs;
-	ops->mknod = op_mknod;
-	ops->mkdir = op_mkdir;
-	ops->unlink = op_unlink;
-	ops->rmdir = op_unlink;
-	ops->symlink = op_symlink;
-	ops->rename = op_rename;
-	ops->link = op_link;
-	ops->create = op_create;
-	ops->setxattr = op_setxattr;
-	ops->removexattr = op_removexattr;
 }

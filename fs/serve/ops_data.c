@@ -29,6 +29,7 @@
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
 #include "fs/trace/trace.h"
+#include "fs/upper/upper.h"
 
 #define SLOW_OPEN_SZ (4U << 20)
 
@@ -142,6 +143,7 @@ static int open_handle(fuse_req_t req, const struct fs_inode *node, struct fs_ha
 			       : -ENXIO;
 	case FS_KIND_DIR:
 	case FS_KIND_SYMLINK:
+	case FS_KIND_UPPER: /* has no handles */
 		break;
 	}
 	return -EINVAL;
@@ -298,6 +300,11 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	if (!fs_req_node(req, ino, &again.node))
 		return;
+	if (again.node.entry.kind == FS_KIND_UPPER) {
+		fi->keep_cache = 1;
+		(void)fuse_reply_open(req, fi);
+		return;
+	}
 	again.may_be_absent = !again.node.entry.view->ops->negative_forever;
 	changes = (fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC);
 	if (changes && !is_writable(&again.node.entry)) {
@@ -336,6 +343,28 @@ static void read_events(fuse_req_t req, struct fs_follower *follower, size_t siz
 		(void)fuse_reply_buf(req, bytes.data, bytes.len);
 }
 
+/* True: it was answered. False: *node is a file of the tree, whose bytes it shows. */
+static bool read_upper(fuse_req_t req, struct fs_inode *node, size_t size, off_t off)
+{
+	struct fs_unode *unode = (struct fs_unode *)(uintptr_t)node->entry.tag;
+	struct fs_iobufs *pool = fs_req_session(req)->iobufs;
+	int ret = fs_upper_is_lower(unode, &node->entry);
+	ssize_t got = -ENOMEM;
+	void *data;
+
+	if (ret > 0)
+		return false;
+	data = ret == 0 ? fs_iobuf_take(pool) : NULL;
+	if (data)
+		got = size <= FS_IOBUF_SZ ? fs_upper_read(unode, data, size, off) : -EINVAL;
+	if (ret < 0 || got < 0)
+		(void)fuse_reply_err(req, (int)-(ret < 0 ? ret : got));
+	else
+		(void)fuse_reply_buf(req, data, (size_t)got);
+	fs_iobuf_give(pool, data);
+	return true;
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
@@ -344,6 +373,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	const struct fs_handle *handle = handle_of(fi);
 
 	if (!fs_req_node(req, ino, &again.node))
+		return;
+	if (again.node.entry.kind == FS_KIND_UPPER && read_upper(req, &again.node, size, off))
 		return;
 	if (!handle) {
 		fs_tap_read(fs_req_session(req)->opts.tap, ino, fuse_req_ctx(req)->pid);
@@ -392,9 +423,12 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 {
 	struct fs_session *session = fs_req_session(req);
 	const struct fs_handle *handle = handle_of(fi);
+	bool kill = session->wire.killpriv && (fi->flags & FS_WIRE_WRITE_KILLS);
 	struct fs_job *job = NULL;
 	int ret;
 
+	if (!handle && fs_ops_write_upper(req, ino, data, size, off, kill))
+		return;
 	if (handle && handle->kind == FS_HANDLE_TEXT) {
 		change_text(req, ino, data, size);
 		return;

@@ -12,9 +12,10 @@
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
 #include "fs/trace/trace.h"
+#include "fs/upper/upper.h"
+#include "fs/view/attr.h"
 
-/* Make the node of @entry (whose target is taken over) and fill in the answer. */
-static int enter(const struct fs_session *session, const struct fs_inode *dir, const char *name,
+int fs_ops_enter(const struct fs_session *session, const struct fs_inode *dir, const char *name,
 		 struct fs_entry *entry, struct fuse_entry_param *out)
 {
 	struct fs_inode node;
@@ -49,6 +50,12 @@ static bool is_walker(fuse_req_t req)
 	pid_t walker = atomic_load(&fs_req_session(req)->walker);
 
 	return walker > 0 && fuse_req_ctx(req)->pid == walker;
+}
+
+/* Is it a directory of a tree, of which more may be worth knowing beforehand? */
+static bool is_walked(const struct fs_inode *dir)
+{
+	return dir->id != FS_INODE_ROOT && dir->entry.kind == FS_KIND_DIR;
 }
 
 /*
@@ -94,6 +101,27 @@ static void tap_lookup(fuse_req_t req, const struct fs_inode *dir, const char *n
 			      fuse_req_ctx(req)->pid);
 }
 
+/* The layer of the sandbox that the directory of a tree belongs to; 0: it has none. */
+static uint64_t layer_of(const struct fs_session *session, const struct fs_inode *dir)
+{
+	if (!session->opts.uppers || dir->entry.kind != FS_KIND_DIR || dir->id == FS_INODE_ROOT ||
+	    !fs_uppers_any(session->opts.uppers))
+		return 0;
+	return fs_inode_serial(session->table, dir->id);
+}
+
+static int find(const struct fs_session *session, const struct fs_inode *dir, const char *name,
+		struct fs_entry *out, struct err *err)
+{
+	const struct fs_view *view = dir->entry.view;
+	uint64_t layer = layer_of(session, dir);
+	int ret = 0;
+
+	if (layer)
+		ret = fs_uppers_top(session->opts.uppers, layer, &dir->entry.key, name, out, err);
+	return ret != 0 ? ret : view->ops->lookup(view, &dir->entry, name, out, err);
+}
+
 static void lookup(const struct fs_again *again)
 {
 	fuse_req_t req = again->req;
@@ -104,10 +132,10 @@ static void lookup(const struct fs_again *again)
 	struct fs_entry entry = {0};
 	struct err err = {0};
 	bool wanted;
-	int ret = dir->entry.view->ops->lookup(dir->entry.view, &dir->entry, name, &entry, &err);
+	int ret = find(session, dir, name, &entry, &err);
 
 	if (ret == 0) {
-		bool told = session->opts.missed && dir->id != FS_INODE_ROOT && !is_walker(req);
+		bool told = session->opts.missed && is_walked(dir) && !is_walker(req);
 
 		if (await_name(session, again, &err))
 			return;
@@ -118,7 +146,7 @@ static void lookup(const struct fs_again *again)
 		return;
 	}
 	if (ret > 0)
-		ret = enter(session, dir, name, &entry, &e);
+		ret = fs_ops_enter(session, dir, name, &entry, &e);
 	if (ret < 0 && await_directory(session, again, &err))
 		return;
 	if (ret < 0) {
@@ -126,7 +154,7 @@ static void lookup(const struct fs_again *again)
 		return;
 	}
 	tap_lookup(req, dir, name, &e);
-	wanted = session->opts.want && dir->id != FS_INODE_ROOT && !is_walker(req) &&
+	wanted = session->opts.want && is_walked(dir) && !is_walker(req) &&
 		 fs_inode_asked(session->table, dir->id);
 	if (fuse_reply_entry(req, &e) < 0)
 		fs_inode_forget(session->table, e.ino, 1); /* the kernel does not have it */
@@ -152,9 +180,18 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	lookup(&again);
 }
 
+static void reap(fuse_req_t req)
+{
+	struct fs_uppers *uppers = fs_req_session(req)->opts.uppers;
+
+	if (uppers)
+		fs_uppers_reap(uppers);
+}
+
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nr)
 {
 	fs_inode_forget(fs_req_session(req)->table, ino, nr);
+	reap(req);
 	fuse_reply_none(req);
 }
 
@@ -162,6 +199,7 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 {
 	for (size_t i = 0; i < count; i++)
 		fs_inode_forget(fs_req_session(req)->table, forgets[i].ino, forgets[i].nlookup);
+	reap(req);
 	fuse_reply_none(req);
 }
 
@@ -169,7 +207,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	struct fs_inode node;
 
-	if (!fs_req_node(req, ino, &node))
+	if (!fs_req_node(req, ino, &node) || fs_ops_readlink_upper(req, &node))
 		return;
 	fs_tap_read(fs_req_session(req)->opts.tap, ino, fuse_req_ctx(req)->pid);
 	if (node.entry.kind != FS_KIND_SYMLINK)
@@ -183,6 +221,7 @@ struct reply {
 	fuse_req_t req;
 	const struct fs_session *session;
 	struct fs_inode dir;
+	uint64_t layer; /* as layer_of */
 	char *data;
 	size_t len;
 	size_t cap;
@@ -201,6 +240,13 @@ static void add_plain(struct reply *r, const struct fs_diritem *item)
 				    (off_t)item->next_off);
 }
 
+/* Is it a directory of the layer, in one of the tree? */
+static bool is_top(const struct reply *r, const struct fs_diritem *item)
+{
+	return r->layer && item->entry.kind == FS_KIND_DIR &&
+	       fs_uppers_is_top(r->session->opts.uppers, r->layer, &r->dir.entry.key, item->name);
+}
+
 /*
  * The kernel counts a lookup for every entry with a node, but never for dots. What can
  * not be completed is listed without a node: a lookup will tell why.
@@ -209,12 +255,12 @@ static void add_plus(struct reply *r, struct fs_diritem *item)
 {
 	const struct fs_view *view = item->entry.view;
 	struct fuse_entry_param e = {0};
-	bool with_node = !item->is_dot && !item->entry.partial;
+	bool with_node = !item->is_dot && !item->entry.partial && !is_top(r, item);
 
 	if (with_node && view->ops->complete)
 		with_node = view->ops->complete(view, &item->entry, NULL) == 0;
 	if (with_node) {
-		with_node = enter(r->session, &r->dir, item->name, &item->entry, &e) == 0;
+		with_node = fs_ops_enter(r->session, &r->dir, item->name, &item->entry, &e) == 0;
 		if (item->entry.kind == FS_KIND_SYMLINK)
 			item->entry.target = NULL; /* taken over */
 	}
@@ -244,6 +290,14 @@ static int write_items(struct reply *r, struct fs_dirlist *list, bool plus)
 	return 0;
 }
 
+/* A node of a layer does not know its parent's. */
+static void set_up(struct fs_inode *dir)
+{
+	uint64_t ino = fs_upper_parent_ino((struct fs_unode *)(uintptr_t)dir->entry.tag);
+
+	memcpy(dir->up.bytes, &ino, sizeof(ino));
+}
+
 static void list_again(const struct fs_again *again)
 {
 	fuse_req_t req = again->req;
@@ -251,8 +305,13 @@ static void list_again(const struct fs_again *again)
 		.req = req, .session = fs_req_session(req), .dir = again->node, .cap = again->size};
 	struct fs_dirlist list = {0};
 	struct err err = {0};
-	int ret = fs_dirlist_collect(&r.dir, (uint64_t)again->off, again->size, again->plus, &list,
-				     &err);
+	int ret;
+
+	r.layer = layer_of(r.session, &r.dir);
+	if (r.dir.entry.kind == FS_KIND_UPPER)
+		set_up(&r.dir);
+	ret = fs_dirlist_collect(&r.dir, (uint64_t)again->off, again->size, again->plus, &list,
+				 &err);
 
 	if (ret == 0)
 		ret = write_items(&r, &list, again->plus);

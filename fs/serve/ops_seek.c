@@ -16,6 +16,7 @@
 #include "fs/serve/executor.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
+#include "fs/upper/upper.h"
 
 #define SLOW_OPEN_SZ (4U << 20)
 
@@ -78,13 +79,31 @@ static bool defer(const struct seek *s)
 	return true;
 }
 
+/* True: it was answered. False: *node is a file of the tree, whose bytes it shows. */
+static bool seek_upper(fuse_req_t req, struct fs_inode *node, off_t off, int whence)
+{
+	struct fs_unode *unode = (struct fs_unode *)(uintptr_t)node->entry.tag;
+	int ret = fs_upper_is_lower(unode, &node->entry);
+	off_t got;
+
+	if (ret > 0)
+		return false;
+	got = ret < 0 ? ret : fs_upper_seek(unode, off, whence);
+	if (got < 0)
+		(void)fuse_reply_err(req, (int)-got);
+	else
+		(void)fuse_reply_lseek(req, got);
+	return true;
+}
+
 static void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence,
 		     struct fuse_file_info *fi)
 {
 	const struct fs_handle *handle = fi ? (struct fs_handle *)(uintptr_t)fi->fh : NULL;
 	struct seek s = {.req = req, .off = off, .whence = whence};
 
-	if (!fs_req_node(req, ino, &s.node))
+	if (!fs_req_node(req, ino, &s.node) ||
+	    (s.node.entry.kind == FS_KIND_UPPER && seek_upper(req, &s.node, off, whence)))
 		return;
 	/* Texts and the control file; ENOSYS would speak for every file of the session. */
 	if (s.node.entry.kind != FS_KIND_FILE || (whence != SEEK_DATA && whence != SEEK_HOLE))

@@ -57,6 +57,7 @@
 #include "fs/slot/slot.h"
 #include "fs/trace/opens.h"
 #include "fs/trace/trace.h"
+#include "fs/upper/upper.h"
 #include "meta/meta.h"
 
 #define DEFAULT_THREADS	    2
@@ -227,6 +228,32 @@ static int make_metrics(struct daemon *d)
 	return fs_metrics_new(&sources, &d->metrics);
 }
 
+/* Where nothing can be mounted session one has to serve what actions write. */
+static bool serves_layers(const struct daemon *d)
+{
+	return d->beside || d->opts->engine;
+}
+
+/*
+ * Whoever may write to everything, as root, may change an input for all who share it: then
+ * none is shared. A plain user may not write to inputs, which he is shown as root's.
+ */
+static int make_uppers(struct daemon *d, struct fs_sandboxes_options *boxes)
+{
+	const char *forced = d->opts->engine;
+	const struct fs_uppers_options opts = {
+		.meta = d->meta,
+		.backing = d->backing,
+		.unshared = d->opts->allow_other || (forced && strcmp(forced, "fuse") == 0),
+	};
+
+	int ret = fs_uppers_new(&opts, &d->uppers);
+
+	boxes->uppers = d->uppers;
+	boxes->serve_always = opts.unshared;
+	return ret;
+}
+
 static int open_data(struct daemon *d, struct err *err)
 {
 	const struct meta_options meta = {
@@ -295,9 +322,11 @@ static int open_data(struct daemon *d, struct err *err)
 	boxes.tap_two = d->tap_two;
 	boxes.opens = d->opens;
 	if (ret == 0)
-		ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
-	if (ret == 0)
 		ret = fs_backing_table_new(d->store, fs_backing_raise_limit(), &d->backing);
+	if (ret == 0 && serves_layers(d))
+		ret = make_uppers(d, &boxes);
+	if (ret == 0)
+		ret = fs_sandboxes_open(&boxes, &d->sandboxes, err);
 	if (ret == 0)
 		ret = fs_executor_new(OPENER_THREADS, &d->opener);
 	if (ret == 0 && d->fetch)
@@ -335,6 +364,7 @@ static int make_views(struct daemon *d)
 		.sandboxes = d->sandboxes,
 		.slots = d->slots,
 		.large = d->large,
+		.uppers = d->uppers,
 		.config = fs_daemon_text_config,
 		.help = fs_report_help,
 		.version = fs_report_version,
@@ -386,6 +416,7 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.uid = geteuid(),
 		.gid = getegid(),
 		.inputs_of_root = one && d->beside,
+		.uppers = one ? d->uppers : NULL,
 		.ended = on_session_ended,
 		.want = one ? on_want : NULL,
 		.missed = one && d->missed ? on_missed : NULL,
@@ -394,9 +425,10 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.ctx = d,
 		.tap = one ? d->tap_one : d->tap_two,
 	};
-	int ret = d->beside ? fs_fusermount(one ? d->base : d->mountpoint, one,
+	bool read_only = one && !d->uppers;
+	int ret = d->beside ? fs_fusermount(one ? d->base : d->mountpoint, read_only,
 					    d->opts->allow_other, mount, err)
-			    : fs_mount_new(one, d->opts->allow_other, mount, err);
+			    : fs_mount_new(read_only, d->opts->allow_other, mount, err);
 
 	if (ret < 0)
 		return ret;
@@ -658,6 +690,7 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_tap_free(d->tap_one);
 	fs_tap_free(d->tap_two);
 	fs_opens_free(d->opens);
+	fs_uppers_free(d->uppers);
 	fs_large_free(d->large);
 	fs_backing_table_free(d->backing);
 	fs_helper_free(d->helper);

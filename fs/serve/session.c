@@ -11,10 +11,12 @@
 
 #include <errno.h>
 #include <fuse_lowlevel.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "cas/cas.h"
@@ -90,6 +92,7 @@ static int open_session(struct fs_session *session, int dev_fd, struct err *err)
 	fs_ops_seek(&ops);
 	if (session->opts.xattr)
 		fs_ops_xattr(&ops);
+	fs_ops_upper(&ops);
 	session->se = fuse_session_new(&args, &ops, sizeof(ops), session);
 	fuse_opt_free_args(&args);
 	if (!session->se)
@@ -111,6 +114,7 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 	session->opts = *opts;
 	session->dev = mount->dev;
 	session->wire.want_passthrough = opts->passthrough;
+	session->wire.want_killpriv = opts->uppers && opts->xattr;
 	if (opts->executor)
 		session->opts.nr_threads += SESSION_RUNNERS;
 	session->threads = calloc((size_t)session->opts.nr_threads, sizeof(*session->threads));
@@ -134,6 +138,9 @@ static void *session_thread(void *arg)
 	struct fuse_buf buf = {.mem = NULL};
 
 	cas_fetch_never_here(true);
+	/* What is made has the mode that the kernel says. */
+	if (session->opts.uppers && unshare(CLONE_FS) == 0)
+		(void)umask(0);
 	while (!atomic_load(&session->stopping)) {
 		int got;
 

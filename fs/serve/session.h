@@ -27,6 +27,7 @@ struct fs_iobufs;
 struct fs_passthrough;
 struct fs_probes;
 struct fs_tap;
+struct fs_uppers;
 struct fuse_session;
 
 struct fs_session_options {
@@ -48,7 +49,7 @@ struct fs_session_options {
 	/* Hand files to the kernel where it takes them; @probe_fd as fs_passthrough_new. */
 	bool passthrough;
 	int probe_fd; /* borrowed */
-	bool xattr;   /* files tell their checksum as an extended attribute */
+	bool xattr;   /* files tell their checksum as an extended attribute, layers have user.* */
 	int nr_threads;
 	uid_t uid; /* owner of everything in it */
 	gid_t gid;
@@ -57,6 +58,8 @@ struct fs_session_options {
 	 * the owner's, as in a user namespace of his, may not to these (design 6.3).
 	 */
 	bool inputs_of_root;
+	/* Layers that are served here, so that something can be written; NULL: nothing can. */
+	struct fs_uppers *uppers;
 	/* A thread found the connection gone. Called by it; must not block. */
 	void (*ended)(void *ctx);
 	/*

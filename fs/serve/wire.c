@@ -21,6 +21,9 @@
 
 #define INIT_EXT	 (UINT64_C(1) << 30)
 #define INIT_PASSTHROUGH (UINT64_C(1) << 37)
+#define INIT_KILLPRIV_V2 (UINT64_C(1) << 28)
+#define WRITE_KILLS	 (1U << 2)
+#define CHANGE_KILLS	 (1U << 11)
 /*
  * The kernel counts our own layer: blobs may lie on any filesystem that is not stacked
  * itself, and session two may be the lower layer of an overlay.
@@ -155,6 +158,27 @@ static void land(struct fs_wire *wire, uint64_t unique)
 		prom_histogram_add(&wire->times[op], lock_now_ns() - start);
 }
 
+/* Say so where libfuse passes it on: in the open flags, or as a change of ctime. */
+static void tell_kills(uint32_t op, char *body, size_t len)
+{
+	struct fuse_write_in write;
+	struct fuse_setattr_in change;
+
+	if (op == FUSE_WRITE && len >= sizeof(write)) {
+		memcpy(&write, body, sizeof(write));
+		write.flags &= ~(uint32_t)FS_WIRE_WRITE_KILLS;
+		if (write.write_flags & WRITE_KILLS)
+			write.flags |= FS_WIRE_WRITE_KILLS;
+		memcpy(body, &write, sizeof(write));
+	} else if (op == FUSE_SETATTR && len >= sizeof(change)) {
+		memcpy(&change, body, sizeof(change));
+		change.valid &= ~(uint32_t)FS_WIRE_CHANGE_KILLS;
+		if (change.valid & CHANGE_KILLS)
+			change.valid |= FS_WIRE_CHANGE_KILLS;
+		memcpy(body, &change, sizeof(change));
+	}
+}
+
 static ssize_t wire_read(int fd, void *data, size_t size, void *userdata)
 {
 	struct fs_wire *wire = wire_of(userdata);
@@ -172,6 +196,8 @@ static ssize_t wire_read(int fd, void *data, size_t size, void *userdata)
 	if (op == FUSE_INIT && !wire->seen_init)
 		look_at_init(wire, (const char *)data + sizeof(header),
 			     (size_t)got - sizeof(header));
+	if (wire->killpriv)
+		tell_kills(op, (char *)data + sizeof(header), (size_t)got - sizeof(header));
 	return got;
 }
 
@@ -181,8 +207,15 @@ static void complete_init(struct fs_wire *wire, struct iovec *body)
 	struct init_out out;
 
 	wire->answered_init = true;
-	if (body->iov_len != sizeof(out) || !wire->want_passthrough ||
-	    !fs_wire_offers_passthrough(wire))
+	if (body->iov_len != sizeof(out))
+		return;
+	if (wire->want_killpriv && (wire->offered & INIT_KILLPRIV_V2)) {
+		memcpy(&out, body->iov_base, sizeof(out));
+		out.flags |= (uint32_t)INIT_KILLPRIV_V2;
+		memcpy(body->iov_base, &out, sizeof(out));
+		wire->killpriv = true;
+	}
+	if (!wire->want_passthrough || !fs_wire_offers_passthrough(wire))
 		return;
 	wire->passthrough = true;
 #ifndef CASBOX_LIBFUSE_PASSTHROUGH

@@ -33,6 +33,12 @@ struct fs_wire_flight {
  */
 struct fs_wire {
 	bool want_passthrough; /* before INIT: ask for it when the kernel has it */
+	/*
+	 * Before INIT: take set-id bits off ourselves where the kernel says so, or it would
+	 * ask for an attribute before each write. See fs_wire_kills.
+	 */
+	bool want_killpriv;
+	bool killpriv;
 	bool seen_init;
 	bool answered_init;
 	uint64_t offered; /* INIT flags of the kernel, all 64 */
@@ -56,6 +62,13 @@ void fs_wire_init(struct fs_wire *wire, struct fuse_conn_info *conn);
 
 /* Does the kernel know passthrough? After INIT. */
 bool fs_wire_offers_passthrough(const struct fs_wire *wire);
+
+/*
+ * Are set-id bits to go with this write (flags of its fuse_file_info), or change of size
+ * (the set of a setattr)? The kernel's word for it, which libfuse has none for.
+ */
+#define FS_WIRE_WRITE_KILLS  0x40000000
+#define FS_WIRE_CHANGE_KILLS (1 << 10) /* as FUSE_SET_ATTR_CTIME, which is not used else */
 
 /* Add "NAME": count to @out for every opcode seen. -ENOMEM. */
 int fs_wire_report(const struct fs_wire *wire, json_t *out);

@@ -362,6 +362,28 @@ uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root,
 	return next_serial(slots);
 }
 
+int fs_slot_forget(struct fs_slots *slots, uint64_t serial, const char *path)
+{
+	struct fs_inode_table *table = slots->place.session->table;
+	struct fs_inode at = {.id = fs_inode_top(table, serial)};
+	char name[CAS_NAME_MAX + 1];
+
+	while (at.id != 0) {
+		size_t len = strcspn(path, "/");
+
+		memcpy(name, path, len);
+		name[len] = '\0';
+		path += len;
+		if (*path == '\0')
+			return fs_invalidate_name(slots->place.session->se, at.id, name);
+		path++;
+		/* It has not got that far. */
+		if (!fs_inode_child(table, at.id, name, &at))
+			break;
+	}
+	return 0;
+}
+
 /* --- a sandbox ends --- */
 
 /* One of those that are too many; NULL: none is. */

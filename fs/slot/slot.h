@@ -121,6 +121,12 @@ struct fs_slot_end {
  */
 void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end);
 
+/*
+ * What the kernel knows at @path below the slot @serial does not mean what it did. Blocks,
+ * as what follows. 0, or negative: it may know it still.
+ */
+int fs_slot_forget(struct fs_slots *slots, uint64_t serial, const char *path);
+
 /* Take the binds of all that are retired off: session one is about to be unmounted. */
 void fs_slots_unmount(struct fs_slots *slots);
 

@@ -14,6 +14,7 @@
 #include "fs/sandbox/sandbox.h"
 #include "fs/slot/slot.h"
 #include "fs/view/action.h"
+#include "fs/upper/upper.h"
 #include "fs/view/fixed.h"
 #include "fs/view/trees.h"
 #include "fs/view/view.h"
@@ -138,6 +139,7 @@ struct fs_view_boxes {
 	struct fs_view_tree tree;
 	struct fs_entry root;
 	struct fs_slots *slots;
+	struct fs_uppers *uppers;
 	struct lock gate;
 	pthread_cond_t idle;
 	unsigned nr_asking;		/* gate: threads that use the table */
@@ -185,6 +187,9 @@ static int boxes_lookup(const struct fs_view *view, const struct fs_entry *dir, 
 	int ret = find_sandbox(boxes, name, &root, &serial);
 
 	if (ret <= 0)
+		return ret;
+	ret = boxes->uppers ? fs_uppers_root(boxes->uppers, serial, out, err) : 0;
+	if (ret != 0)
 		return ret;
 	ret = fs_view_tree_root(&boxes->tree, &root, &fs_key_zero, serial, out, err);
 	/* It may have ended since it was found: then there is nothing. */
@@ -243,6 +248,7 @@ int fs_view_boxes_new(const struct fs_views_options *opts, struct fs_view_boxes 
 	boxes->view = (struct fs_view){&boxes_ops, boxes};
 	boxes->sandboxes = opts->sandboxes;
 	boxes->slots = opts->slots;
+	boxes->uppers = opts->uppers;
 	lock_cond_init(&boxes->idle);
 	lock_init(&boxes->gate, LOCK_RANK_INODE, "sandboxes gate");
 	fs_view_tree_init(&boxes->tree, opts->meta);

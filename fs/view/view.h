@@ -13,10 +13,12 @@ struct err;
 struct fs_large;
 struct fs_sandboxes;
 struct fs_slots;
+struct fs_uppers;
 struct fs_view;
 struct fs_view_sandboxes;
 struct fs_view_trees;
 struct meta;
+struct stat;
 struct cas_store;
 
 enum fs_kind {
@@ -26,6 +28,7 @@ enum fs_kind {
 	FS_KIND_TEXT,	 /* made at each open by fs_view_ops.text */
 	FS_KIND_CONTROL, /* a conversation: fs/control/channel.h */
 	FS_KIND_EVENTS,	 /* a file that grows: fs/report/events.h */
+	FS_KIND_UPPER,	 /* a node of a layer that we serve, of any type: fs/upper/upper.h */
 };
 
 #define FS_KEY_SZ 16
@@ -47,8 +50,9 @@ struct fs_entry {
 	};
 	int64_t mtime_sec; /* when has_mtime */
 	int32_t mtime_nsec;
-	uint16_t mode; /* when has_mode: permission bits; else by kind and executable */
-	uint8_t kind;  /* enum fs_kind */
+	uint16_t
+		mode; /* when has_mode: permission bits; else by kind and executable; UPPER: type */
+	uint8_t kind; /* enum fs_kind */
 	bool executable : 1;
 	bool has_mtime : 1;
 	bool has_mode : 1;
@@ -92,7 +96,18 @@ struct fs_view_ops {
 	 */
 	int (*change)(const struct fs_view *view, const struct fs_entry *entry, const char *data,
 		      size_t len);
-	/* A name that is missing stays missing for ever. */
+	/*
+	 * UPPER: 0 and *st, or 1: all but st->st_ino is as of *lower. NULL when there are no
+	 * such nodes.
+	 */
+	int (*stat)(const struct fs_view *view, const struct fs_entry *entry, struct stat *st,
+		    struct fs_entry *lower);
+	/*
+	 * UPPER: what lookup gave is not needed any more. Called with the lock of the nodes'
+	 * table, so it takes no lock but a leaf.
+	 */
+	void (*let_go)(const struct fs_view *view, const struct fs_entry *entry);
+	/* A name that is missing stays missing for ever, unless the kernel has it made. */
 	bool negative_forever;
 };
 
@@ -109,6 +124,7 @@ struct fs_views_options {
 	struct fs_slots *slots;
 	struct fs_large *large;		  /* may be NULL */
 	struct fs_view_sandboxes *traces; /* .casbox/sandboxes and traced */
+	struct fs_uppers *uppers;	  /* layers that session one serves; may be NULL */
 	/* Texts of .casbox: append to @out; 0 or negative. */
 	int (*config)(void *ctx, struct buf *out);
 	int (*help)(void *ctx, struct buf *out);

@@ -131,11 +131,11 @@ said() {
 
 # A process that must not go on for ever: within SECONDS COMMAND...
 within() {
-	secs=$1
+	within_secs=$1
 	shift
-	timeout -k 1 "$secs" "$@" || {
+	timeout -k 1 "$within_secs" "$@" || {
 		got=$?
-		[ "$got" -ne 124 ] && [ "$got" -ne 137 ] || fail "took over $secs s: $*"
+		[ "$got" -ne 124 ] && [ "$got" -ne 137 ] || fail "took over $within_secs s: $*"
 		return "$got"
 	}
 }
@@ -326,20 +326,40 @@ sandbox_new() {
 
 # --- engines ---
 
+ENGINES=${ENGINES:-bind beside root served-bind served-beside served-root}
+
+# May the inputs be changed on this engine?
+at_root() {
+	case $1 in *root) ;; *) return 1 ;; esac
+}
+
 # each_engine TREE FUNCTION: FUNCTION ENGINE SANDBOX DIR for every way in which a place can
 # be writable: a bound directory (bind), one that an overlay lays over inputs (beside), an
-# overlay at the root (root). DIR is empty and a declared output; SANDBOX/src holds the
-# inputs of TREE/src, changeable for root. Afterwards finish has to succeed; what it captured
-# is checked out to $T/captured-ENGINE.
+# overlay at the root (root), and the same three where session one serves what is written
+# (served-bind and so on), for which the mount is started anew. DIR is empty and a declared
+# output; SANDBOX/src holds the inputs of TREE/src, changeable for root. Afterwards finish has
+# to succeed; what it captured is checked out to $T/captured-ENGINE. SERVED_OPTIONS are more
+# for the mount that serves.
 each_engine() {
 	tree=$1
 	body=$2
 	root=$(put "$tree")
-	for engine in ${ENGINES:-bind beside root}; do
+	served=
+	for engine in $ENGINES; do
 		case $engine in
-		bind) sandbox=$(sandbox_new "$root" --id "at-$engine" --output src/out/) ;;
-		beside) sandbox=$(sandbox_new "$root" --id "at-$engine" --output src/out) ;;
-		root) sandbox=$(sandbox_new "$root" --id "at-$engine" --writable all --output src/out) ;;
+		served-*)
+			[ -n "$served" ] || {
+				mount_stop
+				# shellcheck disable=SC2086
+				mount_start --engine fuse ${SERVED_OPTIONS:-}
+				served=yes
+			}
+			;;
+		esac
+		case $engine in
+		*bind) sandbox=$(sandbox_new "$root" --id "at-$engine" --output src/out/) ;;
+		*beside) sandbox=$(sandbox_new "$root" --id "at-$engine" --output src/out) ;;
+		*root) sandbox=$(sandbox_new "$root" --id "at-$engine" --writable all --output src/out) ;;
 		esac
 		mkdir -p "$sandbox/src/out"
 		"$body" "$engine" "$sandbox" "$sandbox/src/out"
@@ -348,6 +368,10 @@ each_engine() {
 		casbox checkout "$digest" "$T/captured-$engine"
 		casbox sandbox remove "at-$engine"
 	done
+	[ -z "$served" ] || {
+		mount_stop
+		mount_start
+	}
 }
 
 # How much of something: full_or DEFAULT FULL.

@@ -403,7 +403,8 @@ static void replace_writer(const struct replace *r)
 	uint64_t version = 0;
 
 	(void)snprintf(tmp, sizeof(tmp), "%s.tmp", r->path);
-	while (seconds() < r->until) {
+	/* However slow, readers have seen some go by. */
+	while (seconds() < r->until || version < 20) {
 		int fd = must_open(tmp, O_WRONLY | O_CREAT | O_TRUNC);
 
 		version++;
@@ -414,8 +415,6 @@ static void replace_writer(const struct replace *r)
 		(void)close(fd);
 		expect_call("rename", 0, rename(tmp, r->path));
 	}
-	if (version < 20)
-		wrong("only %ju versions were written", (uintmax_t)version);
 }
 
 /* FILE may exist: 16 KiB of zeros are version 0. */

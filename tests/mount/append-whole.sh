@@ -12,7 +12,7 @@ on_engine() {
 	echo one > "$3/shell"
 	echo two >> "$3/shell"
 	eq "$1: in the same second" "one two" "$(tr '\n' ' ' < "$3/shell" | sed 's/ $//')"
-	[ "$1" = root ] || return 0
+	at_root "$1" || return 0
 	"$FSSTRESS" append-odd "$2/src/input" || fail "an input appended to"
 	"$FSSTRESS" append "$2/src/log" 16 200 || fail "an input that 16 append to"
 }
@@ -24,7 +24,7 @@ body() {
 	mount_start
 	each_engine "$T/tree" on_engine
 	mount_stop
-	for engine in bind beside root; do
+	for engine in $ENGINES; do
 		eq "$engine: captured size" $((16 * lines * 37)) "$(stat -c %s "$T/captured-$engine/log")"
 		eq "$engine: captured" "XYput
 ABC" "$(cat "$T/captured-$engine/odd")"

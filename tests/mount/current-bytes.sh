@@ -16,7 +16,7 @@ on_engine() {
 	eq "tail -f" "first
 second" "$(cat "$T/followed-$1")"
 	# An input first seen, then hidden by a new file of that name.
-	[ "$1" = root ] || return 0
+	at_root "$1" || return 0
 	eq "an input" "input one" "$(cat "$2/src/input")"
 	exec 5< "$2/src/input"
 	rm "$2/src/input"

@@ -12,13 +12,13 @@ on_engine() {
 	pid=$!
 	await grep -q sleep "/proc/$pid/comm"
 	case $1 in
-	root) want=ETXTBSY ;;
+	*root) want=ETXTBSY ;;
 	*) want='EROFS|ETXTBSY' ;;
 	esac
 	for call in write rdwr trunc-open truncate; do
 		"$FSCHECK" call "$want" "$call" "$2/src/sleep"
 	done
-	if [ "$1" = root ]; then
+	if at_root "$1"; then
 		echo replaced > "$2/src/next"
 		"$FSCHECK" call OK rename "$2/src/next" "$2/src/sleep"
 		eq "what replaced a running input" replaced "$(cat "$2/src/sleep")"

@@ -10,7 +10,7 @@ on_engine() {
 	"$FSSTRESS" list-threads "$3/three" "$nr" || fail "$1: threads delete while it is listed"
 	eq "$1: left" "" "$(ls -A "$3")"
 	# Inputs and new files in one directory: what goes is not shown again either.
-	if [ "$1" = root ]; then
+	if at_root "$1"; then
 		"$FSSTRESS" list-delete "$2/src/many" $((nr / 2)) || fail "$1: deleting inputs"
 		"$FSCHECK" call ENOENT stat "$2/src/many"
 		"$FSSTRESS" list-threads "$2/src/more" $((nr / 2)) || fail "$1: threads delete inputs"

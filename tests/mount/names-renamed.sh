@@ -8,7 +8,7 @@ left='b b/h full full/f full/g victim'
 on_engine() {
 	"$FSSTRESS" renamed "$3" || fail "$1: renames"
 	eq "$1: what is left" "$left" "$(cd "$3" && find . -mindepth 1 -printf '%P\n' | sort | tr '\n' ' ' | sed 's/ $//')"
-	[ "$1" = root ] || return 0
+	at_root "$1" || return 0
 	# Inputs in the way, and inputs that move.
 	mkdir "$2/src/new"
 	echo new > "$2/src/new/file"
@@ -37,7 +37,7 @@ body() {
 	mount_start
 	each_engine "$T/tree" on_engine
 	mount_stop
-	for engine in bind beside root; do
+	for engine in $ENGINES; do
 		eq "$engine: captured" "$left" "$(cd "$T/captured-$engine" && find . -mindepth 1 -printf '%P\n' | sort | tr '\n' ' ' | sed 's/ $//')"
 		eq "$engine: cut by the old descriptor" 90 "$(stat -c %s "$T/captured-$engine/full/f")"
 	done

@@ -7,7 +7,7 @@ secs=$(full_or 1 60)
 
 on_engine() {
 	case $1 in
-	root) "$FSSTRESS" replace "$2/src/versions" 8 "$secs" || fail "root: an input replaced" ;;
+	*root) "$FSSTRESS" replace "$2/src/versions" 8 "$secs" || fail "root: an input replaced" ;;
 	*) "$FSSTRESS" replace "$3/versions" 8 "$secs" || fail "$1: a file replaced" ;;
 	esac
 }

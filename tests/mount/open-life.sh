@@ -14,7 +14,7 @@ body() {
 	mount_start
 	each_engine "$T/tree" on_engine
 	mount_stop
-	for engine in bind beside root; do
+	for engine in $ENGINES; do
 		diff -r "$T/want" "$T/captured-$engine" || fail "$engine: other bytes were captured"
 	done
 	# Captured at once after the action's end, mappings and all.

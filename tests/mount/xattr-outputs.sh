@@ -33,6 +33,7 @@ body() {
 	chmod 755 "$T/tree/src/tool"
 	"$FSSTRESS" xattrs "$T/plain" > "$T/said" || skip "the disk has no such attributes: $(cat "$T/said")"
 	mount_start
+	SERVED_OPTIONS='-o xattr'
 	each_engine "$T/tree" on_engine
 	mount_stop
 }

@@ -35,6 +35,7 @@ struct mount_args {
 	int threads;
 	int ready_fd; /* 0: none */
 	const char *without;
+	const char *engine;
 	int lanes;
 	const char *warm;
 };
@@ -43,8 +44,8 @@ struct mount_args {
 static const struct cli_option mount_options[] = {
 	{"foreground", 'f', CLI_FLAG, ARG(foreground), NULL, "serve in this process", false, NULL},
 	{"allow-other", 0, CLI_FLAG, ARG(allow_other), NULL, "let other users in, too", true, NULL},
-	{"option", 'o', CLI_TEXT, ARG(option), "WORD", "xattr: files tell their checksum", true,
-	 "xattr"},
+	{"option", 'o', CLI_TEXT, ARG(option), "WORD",
+	 "xattr: checksums of inputs, user.* of outputs", true, "xattr"},
 	{"idle", 0, CLI_DURATION, ARG(idle_ms), "TIME",
 	 "end after so long without sandboxes (0: never)", true, NULL},
 	{"threads", 'j', CLI_NUMBER, ARG(threads), "N", "serving threads (default: 2)", true, NULL},
@@ -53,6 +54,7 @@ static const struct cli_option mount_options[] = {
 	{"warm", 0, CLI_TEXT, ARG(warm), "DIGEST",
 	 "have the kernel know this root before its first sandbox", false, NULL},
 	{"lanes", 0, CLI_NUMBER, ARG(lanes), "N", "for as many sandboxes at once (1)", false, NULL},
+	{"engine", 0, CLI_TEXT, ARG(engine), "ENGINE", NULL, false, NULL},
 	{"automatic", 0, CLI_FLAG, ARG(automatic), NULL, NULL, false, NULL},
 	{"ready-fd", 0, CLI_NUMBER, ARG(ready_fd), "FD", NULL, false, NULL},
 	{"without", 0, CLI_TEXT, ARG(without), "FEATURES", NULL, false, NULL},
@@ -244,6 +246,7 @@ static int serve(const struct cli *cli, const struct mount_args *args, const cha
 		.spool_max_blobs = cli_spool_count(cli),
 		.large_min = args->large,
 		.without = args->without,
+		.engine = args->engine,
 		.lanes = args->lanes,
 		.warm = args->warm,
 	};
@@ -274,6 +277,7 @@ static int mount_at(struct cli *cli, struct mount_args *args, char **mountpoint,
 		.idle_ms = args->idle_ms,
 		.large = args->large,
 		.without = args->without,
+		.engine = args->engine,
 		.lanes = args->lanes,
 	};
 	auto_free char *blobs = NULL;
@@ -322,6 +326,9 @@ int cmd_mount(struct cli *cli, int argc, char **argv, struct err *err)
 		return ret;
 	if (words.argv[0][0] == '\0')
 		return cli_usage(cli, err, "the mount point is empty");
+	if (args.engine && strcmp(args.engine, "fuse") != 0 &&
+	    strcmp(args.engine, "fuse-shared") != 0)
+		return cli_usage(cli, err, "--engine %s: fuse or fuse-shared", args.engine);
 	if (args.lanes > 0 && !args.warm)
 		return cli_usage(cli, err, "--lanes is for --warm");
 	if (args.lanes > FS_LANES_MAX)

@@ -1,0 +1,58 @@
+/* fs/sandbox/served.c - a sandbox whose layer session one serves itself */
+#include <errno.h>
+
+#include "cas/base/auto.h"
+#include "cas/base/err.h"
+#include "fs/engine/engine.h"
+#include "fs/sandbox/sandbox_i.h"
+#include "fs/slot/slot.h"
+#include "fs/upper/upper.h"
+
+bool fs_sandbox_is_apart(const struct fs_sandboxes *all, const struct fs_sandbox *sb)
+{
+	return all->uppers && fs_plan_is_served(&sb->rec.plan) &&
+	       (all->serve_always || sb->rec.writable != FS_WRITABLE_OUTPUTS ||
+		fs_outputs_at_root(&sb->outputs));
+}
+
+int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint64_t serial,
+			   const struct cas_digest *root, struct err *err)
+{
+	struct fs_upper_spec spec = {
+		.serial = serial,
+		.root = *root,
+		.writable = sb->rec.writable,
+		.outputs = &sb->outputs,
+		.again = sb->rec.state != FS_SANDBOX_CREATING,
+	};
+	auto_close int fd = -1;
+	int dir_fd;
+
+	if (!all->uppers || !fs_plan_is_served(&sb->rec.plan) || sb->upper)
+		return 0;
+	dir_fd = fs_sandbox_dir(all, sb, err);
+	if (dir_fd < 0)
+		return dir_fd;
+	fd = fs_engine_opendir(dir_fd, "upper/0", err);
+	if (fd < 0)
+		return fd;
+	spec.layer_fd = fd;
+	return fs_upper_begin(all->uppers, &spec, &sb->upper, err);
+}
+
+bool fs_sandbox_end_upper(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	const char *const *tops;
+	bool forgotten = true;
+	size_t nr;
+
+	if (!sb->upper)
+		return true;
+	fs_upper_end(sb->upper);
+	tops = fs_upper_tops(sb->upper, &nr);
+	for (size_t i = 0; i < nr && all->slots; i++)
+		forgotten = fs_slot_forget(all->slots, sb->serial, tops[i]) == 0 && forgotten;
+	fs_upper_unref(sb->upper);
+	sb->upper = NULL;
+	return forgotten;
+}
