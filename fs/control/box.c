@@ -156,6 +156,12 @@ static void tell_finished(const struct control_call *call, const char *id,
 		fs_event(events, "sandbox-removed", "{s:s}", "id", id);
 }
 
+static int vouch(const struct control_call *call, const char *id, struct err *err)
+{
+	return control_has(call->req, "alone") ? fs_sandbox_vouch(call->env->sandboxes, id, err)
+					       : 0;
+}
+
 int control_finish(struct control_call *call, struct err *err)
 {
 	const char *id = control_get(call->req, "id");
@@ -164,6 +170,8 @@ int control_finish(struct control_call *call, struct err *err)
 	auto_free const char **mounted = control_values(call->req, "mounted", &spec.nr_mounted);
 	int ret = mounted ? finish_spec(call, &spec, err) : -ENOMEM;
 
+	if (ret == 0)
+		ret = vouch(call, id, err);
 	if (ret < 0)
 		return ret;
 	spec.mounted = mounted;
@@ -181,7 +189,10 @@ int control_finish(struct control_call *call, struct err *err)
 int control_remove(struct control_call *call, struct err *err)
 {
 	const char *id = control_get(call->req, "id");
-	int ret = fs_sandbox_remove(call->env->sandboxes, id, err);
+	int ret = vouch(call, id, err);
+
+	if (ret == 0)
+		ret = fs_sandbox_remove(call->env->sandboxes, id, err);
 
 	if (ret < 0)
 		return ret;

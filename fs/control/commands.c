@@ -38,6 +38,12 @@ static const struct control_opt opts_finish[] = {
 	{"end", VALUE, "NS"},
 	{"mounted", VALUE | MULTI, "TYPE:PATH"},
 	{"remove", 0, NULL},
+	{"alone", 0, NULL},
+	END_OF_OPTS,
+};
+static const struct control_opt opts_remove[] = {
+	{"id", VALUE | POSITIONAL | REQUIRED, "ID"},
+	{"alone", 0, NULL},
 	END_OF_OPTS,
 };
 static const struct control_opt opts_cgroup[] = {
@@ -87,7 +93,7 @@ static const struct control_opt opts_help[] = {
 const struct control_command control_commands[] = {
 	{"create", "make a sandbox; answers id and path", opts_create, NULL, control_create},
 	{"finish", "freeze and capture; answers the result", opts_finish, NULL, control_finish},
-	{"remove", "forget a sandbox and its files", opts_id, NULL, control_remove},
+	{"remove", "forget a sandbox and its files", opts_remove, NULL, control_remove},
 	{"list", "all sandboxes", opts_none, NULL, control_list},
 	{"show", "one sandbox", opts_id, NULL, control_show},
 	{"trace", "what a sandbox looked up, read, missed and wrote", opts_id, NULL, control_trace},

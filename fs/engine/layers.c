@@ -18,6 +18,7 @@
 #include "fs/slot/slot.h"
 
 #define UPPER_SZ 32
+#define PARK_MS	 10000
 
 static int layer_open_fd(int dir_fd, size_t n, struct err *err)
 {
@@ -456,6 +457,19 @@ void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb)
 		log_error("%s", err.msg);
 }
 
+/* Has the root moved to its parking place, when somebody looks for it there? */
+static bool park_unmounted(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	auto_free char *path = NULL;
+
+	if (!sb->parking || asprintf(&path, "%s/%s", all->base, fs_slot_place(sb->parking)) < 0) {
+		path = NULL;
+		return false;
+	}
+	return fs_helper_ping(all->helper, path, PARK_MS, NULL) == 0 &&
+	       fs_slot_is_parked(all->slots, sb->parking);
+}
+
 int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
 {
 	struct err why = {0};
@@ -479,6 +493,8 @@ int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err
 		fs_sandbox_uncover(all, sb);
 		return ret;
 	}
+	if (all->no_mounts && !survivors)
+		clean = park_unmounted(all, sb);
 	sb->idle_proven = clean && !survivors;
 	if (!fs_sandbox_end_upper(all, sb))
 		sb->idle_proven = false;

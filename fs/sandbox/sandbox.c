@@ -195,8 +195,14 @@ static bool set_covered(struct fs_sandboxes *all, struct fs_sandbox *sb, bool co
 
 void fs_sandbox_cover(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
-	/* Without a bind that can be told from others nothing could be proven there. */
-	if (set_covered(all, sb, true) && has_slot(all, sb) && sb->bound && sb->bind.id != 0)
+	/*
+	 * Without a bind that can be told from others nothing could be proven there; where there
+	 * can be none somebody has to know.
+	 */
+	bool provable =
+		all->no_mounts ? sb->vouched || sb->group_ended : sb->bound && sb->bind.id != 0;
+
+	if (set_covered(all, sb, true) && has_slot(all, sb) && provable)
 		sb->parking = fs_slot_park(all->slots, sb->serial, &sb->view_root);
 }
 

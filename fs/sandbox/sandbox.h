@@ -168,6 +168,12 @@ int fs_sandbox_create(struct fs_sandboxes *all, const struct fs_sandbox_spec *sp
 int fs_sandbox_set_cgroup(struct fs_sandboxes *all, const char *id, const char *cgroup,
 			  struct err *err);
 
+/*
+ * The caller knows that nobody is in the sandbox, or will come in: what it then is worth
+ * where nothing can be mounted that proves it, finish and remove use. -ENOENT.
+ */
+int fs_sandbox_vouch(struct fs_sandboxes *all, const char *id, struct err *err);
+
 struct fs_finish_spec {
 	int exit_code;
 	bool has_stdout;

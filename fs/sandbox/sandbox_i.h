@@ -66,6 +66,7 @@ struct fs_sandbox {
 	struct fs_slot *parking;      /* covered: where its root goes, or is; NULL: nowhere */
 	bool frozen;		      /* layers were unmounted for good */
 	bool leftover;		      /* somebody may still write to the uppers */
+	bool vouched;		      /* somebody said that nobody is inside, or will be */
 	bool idle_proven;	      /* frozen: nobody of this mount namespace was inside */
 	bool group_ended;	      /* frozen: it had a control group, in which nobody is left */
 	struct fs_upper *upper;	      /* its layer, while it is served */

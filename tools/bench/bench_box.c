@@ -242,7 +242,7 @@ int bench_finish(struct bench_channel *ch, const char *id, bool remove, struct c
 	json_t *answer = NULL;
 	json_t *first;
 	const char *text;
-	int ret = bench_ask(ch, &answer, err, "finish %s --exit-code 0%s", id,
+	int ret = bench_ask(ch, &answer, err, "finish %s --exit-code 0 --alone%s", id,
 			    remove ? " --remove" : "");
 
 	if (ret < 0)
@@ -258,7 +258,7 @@ int bench_finish(struct bench_channel *ch, const char *id, bool remove, struct c
 
 int bench_remove(struct bench_channel *ch, const char *id, struct err *err)
 {
-	return bench_ask(ch, NULL, err, "remove %s", id);
+	return bench_ask(ch, NULL, err, "remove %s --alone", id);
 }
 
 char *bench_box_path(const struct bench_box *box, const char *view, const struct cas_digest *digest)

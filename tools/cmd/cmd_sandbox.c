@@ -28,6 +28,7 @@ struct sandbox_args {
 	const char *stdout_digest;
 	const char *stderr_digest;
 	bool remove;
+	bool alone;
 };
 
 #define ARG(field) offsetof(struct sandbox_args, field)
@@ -62,6 +63,14 @@ static const struct cli_option finish_options[] = {
 	{"stdout", 0, CLI_TEXT, ARG(stdout_digest), "DIGEST", "for the result", false, NULL},
 	{"stderr", 0, CLI_TEXT, ARG(stderr_digest), "DIGEST", "for the result", false, NULL},
 	{"remove", 0, CLI_FLAG, ARG(remove), NULL, "and forget it when that went well", false,
+	 NULL},
+	{"alone", 0, CLI_FLAG, ARG(alone), NULL, "nobody is inside: its root may be reused", false,
+	 NULL},
+	COMMON_ROWS,
+};
+
+static const struct cli_option remove_options[] = {
+	{"alone", 0, CLI_FLAG, ARG(alone), NULL, "nobody is inside: its root may be reused", false,
 	 NULL},
 	COMMON_ROWS,
 };
@@ -247,7 +256,7 @@ static int finish(struct cli *cli, struct client *client, const struct sandbox_a
 		ret = sandbox_digest(cli, args->stdout_digest, out, err);
 	if (ret == 0 && args->stderr_digest)
 		ret = sandbox_digest(cli, args->stderr_digest, error, err);
-	if (ret == 0 && command_init(&c, 9))
+	if (ret == 0 && command_init(&c, 10))
 		ret = err_set(err, -ENOMEM, "out of memory");
 	if (ret)
 		return ret;
@@ -258,6 +267,8 @@ static int finish(struct cli *cli, struct client *client, const struct sandbox_a
 	command_option(&c, "--stderr", args->stderr_digest ? error : NULL);
 	if (args->remove)
 		command_add(&c, "--remove");
+	if (args->alone)
+		command_add(&c, "--alone");
 	ret = client_call(client, c.words, c.nr, 0, &answer, err);
 	free(c.words);
 	if (ret)
@@ -332,14 +343,15 @@ static int list(struct client *client, const struct sandbox_args *args, struct e
 	return 0;
 }
 
-static int remove_all(struct client *client, const struct cli_words *ids, struct err *err)
+static int remove_all(struct client *client, const struct cli_words *ids, bool alone,
+		      struct err *err)
 {
 	int ret = 0;
 
 	for (int i = 0; i < ids->argc && ret == 0; i++) {
-		const char *const words[] = {"remove", ids->argv[i]};
+		const char *const words[] = {"remove", ids->argv[i], "--alone"};
 
-		ret = client_ask(client, words, 2, 0, NULL, err);
+		ret = client_ask(client, words, alone ? 3 : 2, 0, NULL, err);
 	}
 	return ret;
 }
@@ -355,7 +367,7 @@ static const struct {
 	[SUB_FINISH] = {"finish", finish_options, 1, 1},
 	[SUB_SHOW] = {"show", other_options, 1, 1},
 	[SUB_LIST] = {"list", other_options, 0, -1},
-	[SUB_REMOVE] = {"remove", other_options, 1, 0},
+	[SUB_REMOVE] = {"remove", remove_options, 1, 0},
 };
 
 static int act(struct cli *cli, enum sub sub, const struct sandbox_args *args,
@@ -381,7 +393,7 @@ static int act(struct cli *cli, enum sub sub, const struct sandbox_args *args,
 		break;
 	case SUB_REMOVE:
 	case NR_SUBS:
-		ret = remove_all(client, words, err);
+		ret = remove_all(client, words, args->alone, err);
 		break;
 	}
 	client_close(client);

@@ -54,11 +54,11 @@ static int finish(struct run *run, struct err *err)
 {
 	const struct run_child_result *c = &run->child;
 	char code[16], start[32], end[32], out[CAS_DIGEST_STR_SZ], error[CAS_DIGEST_STR_SZ];
-	const char *const fixed[] = {"finish",	run->id, "--exit-code", code,
-				     "--start", start,	 "--end",	end};
-	auto_free const char **words = calloc(12 + 2 * run->foreign.nr, sizeof(*words));
+	const char *const fixed[] = {"finish", run->id, "--exit-code", code,	 "--start",
+				     start,    "--end", end,	       "--alone"};
+	auto_free const char **words = calloc(13 + 2 * run->foreign.nr, sizeof(*words));
 	const json_t *limit;
-	size_t nr = 8;
+	size_t nr = 9; /* what it left was ended: nobody is inside */
 	size_t i;
 	int ret;
 
