@@ -259,3 +259,26 @@ int cas_closure_add_outputs(struct cas_closure *c, const struct cas_digest *resu
 
 	return ret < 0 ? ret : add_result(c, &b, result, err);
 }
+
+int cas_tree_find_missing(struct cas_store *store, const struct cas_digest *root,
+			  struct cas_tree_lack *out, struct err *err)
+{
+	const _Atomic bool never = false;
+	struct cas_tree_lack lack = {0};
+	struct cas_closure c;
+	int ret;
+
+	cas_closure_init(&c, store, &never);
+	ret = cas_closure_add_tree(&c, root, err);
+	for (size_t i = 0; i < c.files.nr && ret >= 0; i++) {
+		ret = cas_store_has(store, &c.files.at[i]);
+		if (ret == 0 && lack.missing++ == 0)
+			lack.first = c.files.at[i];
+	}
+	lack.blobs = c.files.nr + c.dirs.nr;
+	cas_closure_fini(&c);
+	if (ret < 0)
+		return ret;
+	*out = lack;
+	return lack.missing > 0;
+}

@@ -101,6 +101,18 @@ int cas_name_check(const char *name, size_t len);
 int cas_directory_load(struct cas_store *store, const struct cas_digest *digest,
 		       struct cas_directory **out, struct err *err);
 
+/*
+ * Is all of the tree here? 0 when it is. 1: @missing of its @blobs are not, @first one of
+ * them. Else as cas_directory_load; -ENOENT: a Directory in it, the rest is not known.
+ */
+struct cas_tree_lack {
+	size_t blobs;
+	size_t missing;
+	struct cas_digest first;
+};
+int cas_tree_find_missing(struct cas_store *store, const struct cas_digest *root,
+			  struct cas_tree_lack *out, struct err *err);
+
 /* Encode and put; returns its digest. */
 int cas_directory_put(struct cas_store *store, struct cas_directory *dir, struct cas_digest *out,
 		      struct err *err);
