@@ -29,7 +29,7 @@ const struct cli_command cli_commands[] = {
 	{"fsck", cmd_fsck, "Compare every blob with its name.",
 	 "[--repair [--from PATH]...] [--json]", 1},
 	{"gc", cmd_gc, "Remove the least recently used blobs.",
-	 "--max-size SIZE [--dry-run] | --drain", 1},
+	 "{--max-size SIZE | --max-blobs N} [--dry-run] | --drain", 1},
 	{"pull", cmd_pull, "Bring blobs and trees here from the tiers.",
 	 "[--blob] [--json] DIGEST...", 1},
 	{"push", cmd_push, "Send blobs and trees to the tiers that are written to.",

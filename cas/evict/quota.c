@@ -15,6 +15,13 @@ bool cas_quota_is_set(const struct cas_quota *quota)
 	return quota->max_bytes != CAS_QUOTA_NONE || quota->max_blobs != CAS_QUOTA_NONE;
 }
 
+void cas_quota_target(const struct cas_quota *quota, struct cas_evict_options *out)
+{
+	out->max_bytes = quota->max_blobs == 0 ? 0 : quota->max_bytes;
+	/* No limit is 0 there. */
+	out->max_blobs = quota->max_blobs == CAS_QUOTA_NONE ? 0 : quota->max_blobs;
+}
+
 /* Nine tenths, without overflow. */
 static uint64_t below(uint64_t max)
 {

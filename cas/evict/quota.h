@@ -27,6 +27,9 @@ struct cas_quota {
 
 bool cas_quota_is_set(const struct cas_quota *quota);
 
+/* The high marks themselves as what to come down to. */
+void cas_quota_target(const struct cas_quota *quota, struct cas_evict_options *out);
+
 /*
  * 1 and *out filled in when something has to go, 0 when nothing or when nobody knows. Asks
  * the catalog for the sums. @extra_bytes is what takes room beside the blobs (variants).

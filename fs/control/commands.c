@@ -63,6 +63,7 @@ static const struct control_opt opts_prefetch[] = {
 };
 static const struct control_opt opts_gc[] = {
 	{"max-size", VALUE, "BYTES"},
+	{"max-blobs", VALUE, "N"},
 	{"drain", 0, NULL},
 	{"dry-run", 0, NULL},
 	END_OF_OPTS,

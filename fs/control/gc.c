@@ -123,17 +123,31 @@ static void tell(const struct control_env *env, enum control_reason reason,
 }
 
 /* What was asked for, else what is configured: down to the low mark. */
+static bool is_asked(const struct control_call *call)
+{
+	return control_has(call->req, "max-size") || control_has(call->req, "max-blobs");
+}
+
 static int gc_target(struct control_call *call, struct cas_evict_options *opts, struct err *err)
 {
 	const struct cas_quota *quota = call->env->quota;
-	int64_t max = 0;
-	int ret = control_get_number(call->req, "max-size", 0, INT64_MAX, &max, err);
+	int64_t bytes = -1;
+	int64_t blobs = -1;
+	int ret = control_get_number(call->req, "max-size", 0, INT64_MAX, &bytes, err);
 
+	if (ret == 0)
+		ret = control_get_number(call->req, "max-blobs", 0, INT64_MAX, &blobs, err);
 	if (ret < 0)
 		return ret;
-	opts->max_bytes = (uint64_t)max;
-	if (control_has(call->req, "max-size"))
+	if (is_asked(call)) {
+		const struct cas_quota asked = {
+			.max_bytes = bytes < 0 ? CAS_QUOTA_NONE : (uint64_t)bytes,
+			.max_blobs = blobs < 0 ? CAS_QUOTA_NONE : (uint64_t)blobs,
+		};
+
+		cas_quota_target(&asked, opts);
 		return 0;
+	}
 	if (!quota || quota->max_bytes == CAS_QUOTA_NONE)
 		return err_set(err, -EINVAL, "gc: --max-size is missing, and none is configured");
 	opts->max_bytes =
@@ -150,7 +164,7 @@ int control_gc(struct control_call *call, struct err *err)
 
 	if (control_has(call->req, "drain"))
 		ret = cas_spool_drain(call->env->store, CAS_SPOOL_ALL, call->env->ending, err);
-	if (ret == 0 && (control_has(call->req, "max-size") || !control_has(call->req, "drain")))
+	if (ret == 0 && (is_asked(call) || !control_has(call->req, "drain")))
 		ret = gc_target(call, &opts, err);
 	else if (ret == 0)
 		return 0;

@@ -52,21 +52,33 @@ static int ask_daemon(const struct daemon *daemon, const struct cli *cli,
 		      const struct gc_args *args, json_t **answer, struct err *err)
 {
 	char size[32];
-	const char *const words[] = {"gc", "--max-size", size, "--dry-run"};
+	char blobs[32];
+	const char *words[6] = {"gc"};
 	struct client *client = NULL;
+	size_t nr = 1;
 	int ret = client_open_daemon(daemon, -1, &client, err);
 
 	(void)snprintf(size, sizeof(size), "%" PRIu64, cli->quota.max_bytes);
+	(void)snprintf(blobs, sizeof(blobs), "%" PRIu64, cli->quota.max_blobs);
+	if (cli->quota.max_bytes != CAS_QUOTA_NONE) {
+		words[nr++] = "--max-size";
+		words[nr++] = size;
+	}
+	if (cli->quota.max_blobs != CAS_QUOTA_NONE) {
+		words[nr++] = "--max-blobs";
+		words[nr++] = blobs;
+	}
+	if (args->dry_run)
+		words[nr++] = "--dry-run";
 	if (ret == 0)
-		ret = client_ask(client, words, args->dry_run ? 4 : 3, 0, answer, err);
+		ret = client_ask(client, words, nr, 0, answer, err);
 	client_close(client);
 	return ret;
 }
 
 static int evict(struct cli *cli, const struct gc_args *args, json_t **answer, struct err *err)
 {
-	struct cas_evict_options opts = {.max_bytes = cli->quota.max_bytes,
-					 .dry_run = args->dry_run};
+	struct cas_evict_options opts = {.dry_run = args->dry_run};
 	struct cas_evict_result r = {0};
 	struct cas_evict_roots roots;
 	struct roots_more needed = {0};
@@ -75,6 +87,7 @@ static int evict(struct cli *cli, const struct gc_args *args, json_t **answer, s
 
 	if (ret)
 		return ret;
+	cas_quota_target(&cli->quota, &opts);
 	needed.store = local_store(local);
 	roots = roots_and_more(&needed);
 	ret = local_recount(local, err);
@@ -119,11 +132,11 @@ int cmd_gc(struct cli *cli, int argc, char **argv, struct err *err)
 		return ret < 0 ? ret : 0;
 	if (words.argc > 0)
 		return cli_usage(cli, err, "unexpected argument '%s'", words.argv[0]);
-	if (cli->quota.max_bytes == CAS_QUOTA_NONE && !args.drain)
-		return cli_usage(cli, err, "--max-size SIZE is missing");
+	if (!cas_quota_is_set(&cli->quota) && !args.drain)
+		return cli_usage(cli, err, "--max-size SIZE, or --max-blobs N, is missing");
 	if (args.drain) {
 		ret = drain(cli, err);
-		if (ret || cli->quota.max_bytes == CAS_QUOTA_NONE)
+		if (ret || !cas_quota_is_set(&cli->quota))
 			return ret;
 	}
 	/* One may have come meanwhile, or gone. */
