@@ -67,13 +67,16 @@ static void free_handle(const struct fs_session *session, uint64_t id, struct fs
 	free(handle);
 }
 
-/* A blob that its tree names must be there. */
-static int ref_blob(const struct fs_session *session, const struct cas_digest *digest,
+/*
+ * A blob that its tree names must be there. One that is a name itself may have been evicted
+ * since that was looked up: on ESTALE the kernel looks it up once more.
+ */
+static int ref_blob(const struct fs_session *session, const struct fs_entry *entry,
 		    struct fs_backing **out, struct err *err)
 {
-	int ret = fs_backing_ref(session->opts.backing, digest, out, err);
+	int ret = fs_backing_ref(session->opts.backing, &entry->digest, out, err);
 
-	return ret == -ENOENT ? -EIO : ret;
+	return ret != -ENOENT ? ret : entry->named_blob ? -ESTALE : -EIO;
 }
 
 /*
@@ -84,7 +87,7 @@ static int open_blob(struct fs_session *session, const struct fs_inode *node,
 		     struct fs_handle *handle, struct err *err)
 {
 	struct fs_backing_table *table = session->opts.backing;
-	int ret = ref_blob(session, &node->entry.digest, &handle->backing, err);
+	int ret = ref_blob(session, &node->entry, &handle->backing, err);
 	bool scarce;
 
 	if (ret < 0)
@@ -242,7 +245,7 @@ static void read_node(const struct fs_again *again)
 		(void)fuse_reply_err(req, EINVAL);
 		return;
 	}
-	ret = ref_blob(session, &node->entry.digest, &backing, &err);
+	ret = ref_blob(session, &node->entry, &backing, &err);
 	if (ret < 0) {
 		if (!fs_await(session->opts.awaits, again, &err))
 			fs_reply_error(req, ret, "read", node, NULL, &err);

@@ -73,6 +73,7 @@ static int file_entry(struct fs_view_cache *cache, const struct cas_digest *dige
 	out->kind = FS_KIND_FILE;
 	out->digest = *digest;
 	out->executable = executable;
+	out->named_blob = !cas_fetch_of(cache->store);
 	ret = fs_key_of_label(executable ? "cas/executable" : "cas/file", digest, &out->key);
 	return ret < 0 ? ret : 1;
 }

@@ -54,6 +54,7 @@ struct fs_entry {
 		mode; /* when has_mode: permission bits; else by kind and executable; UPPER: type */
 	uint8_t kind; /* enum fs_kind */
 	bool executable : 1;
+	bool named_blob : 1; /* FILE: it is there as long as its blob is, and looked up anew */
 	bool has_mtime : 1;
 	bool has_mode : 1;
 	bool fleeting : 1; /* attributes, of a DIR name and list too, are asked for each time */

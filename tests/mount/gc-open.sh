@@ -16,12 +16,16 @@ body() {
 		view=$MNT/cas/directory/$(dashed "$root")
 		exec 5< "$MNT/cas/file/$(dashed "$blob")"
 		exec 6< "$view/3"
+		seen=$MNT/cas/file/$(dashed "$(put "$T/tree/5")")
+		eq "looked up" 10 "$(stat -c %s "$seen")"
 		casbox gc --max-size 0 > /dev/null
 		[ ! -e "$(blob_path "$blob")" ] || fail "gc kept what nobody needs"
 		cmp "$T/tree/big" - <&5 || fail "$how passthrough: an open blob"
 		cmp "$T/tree/3" - <&6 || fail "$how passthrough: an open file of a tree"
 		exec 5<&- 6<&-
 		"$FSCHECK" call 'ENOENT|EIO' read "$view/7"
+		# A blob that was looked up before is not there, whatever the kernel remembers.
+		"$FSCHECK" call ENOENT read "$seen"
 		# It is found as soon as it is there again.
 		eq "put again" "$root" "$(put "$T/tree")"
 		await cmp "$T/tree/7" "$view/7"
