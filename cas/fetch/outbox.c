@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cas/base/auto.h"
@@ -115,6 +116,7 @@ static int push_to_all(struct cas_outbox *o, enum cas_push_kind kind,
 	return worst;
 }
 
+/* The whole entry, by who sends it. */
 static bool claim(int fd)
 {
 	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
@@ -122,15 +124,76 @@ static bool claim(int fd)
 	return fcntl(fd, F_OFD_SETLK, &fl) == 0;
 }
 
-/* 0 done with it, or why it stays. */
+/* Its length and its name, for a moment. */
+static int guard(int fd)
+{
+	struct flock fl = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 1};
+
+	while (fcntl(fd, F_OFD_SETLKW, &fl) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	return 0;
+}
+
+static void unguard(int fd)
+{
+	struct flock fl = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 1};
+
+	(void)fcntl(fd, F_OFD_SETLK, &fl);
+}
+
+static off_t length_of(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) < 0 ? -1 : st.st_size;
+}
+
+/* False: somebody wanted it sent again meanwhile, and what he wants may not be what was sent. */
+static bool drop_entry(struct cas_outbox *o, const char *name, int fd, off_t length)
+{
+	if (guard(fd) < 0 || length_of(fd) != length) {
+		unguard(fd);
+		return false;
+	}
+	if (unlinkat(o->dir_fd, name, 0) < 0 && errno != ENOENT)
+		log_warn("cannot remove outbox/%s: %m", name);
+	return true;
+}
+
+/* Send what a claimed entry stands for, and drop it. 0 done with it, or why it stays. */
+static int send_claimed(struct cas_outbox *o, const char *name, int fd,
+			struct cas_push_progress *progress, struct err *err)
+{
+	enum cas_push_kind kind = CAS_PUSH_BLOB;
+	struct cas_digest digest = {0};
+	struct err why = {0};
+	off_t length;
+	int ret;
+
+	(void)parse_name(name, &kind, &digest);
+	do {
+		length = length_of(fd);
+		ret = push_to_all(o, kind, &digest, progress, &why);
+		if (ret < 0 && !is_hopeless(ret)) {
+			if (err)
+				*err = why;
+			return ret;
+		}
+		if (ret < 0)
+			log_warn("%s %s will not be sent: %s", kinds[kind],
+				 CAS_DIGEST_TEXT(&digest), err_text(&why, ret));
+	} while (!drop_entry(o, name, fd, length) && !atomic_load(&progress->cancel));
+	return ret == 0 ? 0 : err_set(err, ret, "%s", err_text(&why, ret));
+}
+
 static int send_entry(struct cas_outbox *o, const char *name, struct cas_push_progress *progress,
 		      struct err *err)
 {
 	enum cas_push_kind kind;
 	struct cas_digest digest;
-	struct err why = {0};
 	auto_close int fd = -1;
-	int ret;
 
 	if (!parse_name(name, &kind, &digest))
 		return 0;
@@ -138,21 +201,8 @@ static int send_entry(struct cas_outbox *o, const char *name, struct cas_push_pr
 	if (fd < 0)
 		return errno == ENOENT ? 0
 				       : err_set(err, -errno, "cannot open outbox/%s: %m", name);
-	/* Another process is at it. */
-	if (!claim(fd))
-		return 0;
-	ret = push_to_all(o, kind, &digest, progress, &why);
-	if (ret < 0 && !is_hopeless(ret)) {
-		if (err)
-			*err = why;
-		return ret;
-	}
-	if (ret < 0)
-		log_warn("%s %s will not be sent: %s", kinds[kind], CAS_DIGEST_TEXT(&digest),
-			 err_text(&why, ret));
-	if (unlinkat(o->dir_fd, name, 0) < 0 && errno != ENOENT)
-		log_warn("cannot remove outbox/%s: %m", name);
-	return ret == 0 ? 0 : err_set(err, ret, "%s", err_text(&why, ret));
+	/* Unless another process is at it. */
+	return claim(fd) ? send_claimed(o, name, fd, progress, err) : 0;
 }
 
 /* Once through the list; *failed: something stays that may be sent later. */
@@ -296,20 +346,41 @@ NO_LOCK_CHECK void cas_outbox_close(struct cas_outbox *outbox)
 	free(outbox);
 }
 
+/*
+ * An entry grows by a byte each time: what it stands for may have been replaced while it is
+ * being sent, and then it stays. 1; 0: it went meanwhile, so once more.
+ */
+static int want_again(struct cas_outbox *o, const char *name)
+{
+	auto_close int fd =
+		openat(o->dir_fd, name, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	struct stat st;
+	int ret = fd < 0 ? -errno : guard(fd);
+
+	if (ret < 0)
+		return ret;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (st.st_nlink == 0)
+		return 0;
+	return write(fd, "+", 1) == 1 ? 1 : -EIO;
+}
+
 int cas_outbox_add(struct cas_outbox *outbox, enum cas_push_kind kind,
 		   const struct cas_digest *digest, struct err *err)
 {
 	char name[NAME_SZ];
 	char text[CAS_DIGEST_STR_SZ];
-	auto_close int fd = -1;
+	int ret = 0;
 
 	if (outbox == NULL || (kind == CAS_PUSH_BLOB && cas_digest_is_empty(digest)))
 		return 0;
 	(void)snprintf(name, sizeof(name), "%s-%s", kinds[kind],
 		       cas_digest_format(digest, '-', text));
-	fd = openat(outbox->dir_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return err_set(err, -errno, "cannot make outbox/%s: %m", name);
+	while (ret == 0)
+		ret = want_again(outbox, name);
+	if (ret < 0)
+		return err_set(err, ret, "cannot make outbox/%s: %s", name, strerrordesc_np(-ret));
 	lock_take(&outbox->lock);
 	outbox->added = true;
 	(void)pthread_cond_broadcast(&outbox->changed);

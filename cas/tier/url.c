@@ -113,6 +113,7 @@ static int parse_authority(const char *text, size_t len, struct tier_url *out)
 {
 	size_t host_len = 0;
 	unsigned long port = 0;
+	int ret;
 
 	if (memchr(text, '@', len) != NULL)
 		return -EINVAL;
@@ -138,7 +139,9 @@ static int parse_authority(const char *text, size_t len, struct tier_url *out)
 			return -EINVAL;
 	}
 	out->port = (unsigned)port;
-	return decode(text, host_len, &out->host);
+	ret = decode(text, host_len, &out->host);
+	/* Else it would be something else where a URL is made of it again. */
+	return ret == 0 && out->host[strcspn(out->host, "@/?#%\\ ")] != '\0' ? -EINVAL : ret;
 }
 
 static int parse_path(const char *text, size_t len, struct tier_url *out)
