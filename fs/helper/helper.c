@@ -347,6 +347,24 @@ static int add_file_step(struct message *m, const struct fs_helper_step *s, uint
 	return ret;
 }
 
+static int add_dirs_step(struct message *m, const struct fs_helper_step *s, uint32_t flags)
+{
+	uint32_t source = m->req.text_len;
+	int ret = 0;
+
+	for (size_t at = 0; ret == 0 && at < s->source_len; at += strlen(s->source + at) + 1)
+		ret = add_text(m, s->source + at);
+	if (ret == 0)
+		ret = add_text(m, "");
+	if (ret == 0)
+		ret = add_step(m, HELPER_WATCH_DIRS, flags, s->target, s->fd, 1);
+	if (ret == 0)
+		m->req.steps[m->req.nr - 1].source = source;
+	else
+		m->req.text_len = source;
+	return ret;
+}
+
 static int add_public_step(struct message *m, const struct fs_helper_step *s)
 {
 	uint32_t flags = s->may ? HELPER_FLAG_MAY : 0;
@@ -375,6 +393,8 @@ static int add_public_step(struct message *m, const struct fs_helper_step *s)
 		return add_step(m, HELPER_IDLE, 0, s->target, NULL, 0);
 	case FS_HELPER_WATCH:
 		return add_step(m, HELPER_WATCH, flags, s->target, s->fd, 1);
+	case FS_HELPER_WATCH_DIRS:
+		return add_dirs_step(m, s, flags);
 	}
 	return -EINVAL;
 }

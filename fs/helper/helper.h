@@ -83,12 +83,20 @@ enum fs_helper_op {
 	 * may not.
 	 */
 	FS_HELPER_WATCH,
+	/*
+	 * The same for each directory of @source, paths below the target with a NUL after each,
+	 * @source_len bytes in all: of opens of what is in it. -ENODEV, -EINVAL: the kernel cannot.
+	 */
+	FS_HELPER_WATCH_DIRS,
 };
+
+#define FS_HELPER_DIRS_MAX 16384 /* of source_len; one path may be longer */
 
 struct fs_helper_step {
 	enum fs_helper_op op;
 	const char *target; /* relative to the base, resolved beneath it without symlinks */
-	const char *source; /* BIND_FILE */
+	const char *source; /* BIND_FILE, WATCH_DIRS */
+	size_t source_len;  /* WATCH_DIRS */
 	int fd[2];	    /* stay the caller's */
 	bool in_userns;	    /* OVERLAY: in a user namespace */
 	bool detach;

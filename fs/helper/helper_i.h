@@ -33,7 +33,8 @@ enum helper_op {
 	HELPER_LIST,
 	HELPER_LOOK,
 	HELPER_IDLE,
-	HELPER_WATCH, /* fds: group */
+	HELPER_WATCH,	   /* fds: group */
+	HELPER_WATCH_DIRS, /* source, ended by an empty path; fds: group */
 };
 
 #define HELPER_FLAG_USERNS (1u << 0) /* OVERLAY: user.overlay.*, no redirects */

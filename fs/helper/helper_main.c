@@ -371,6 +371,23 @@ static int do_watch(struct work *w, int group_fd, const char *target, struct err
 	return 0;
 }
 
+/* @list: paths, and an empty one at the end, which the text of a request has in any case. */
+static int do_watch_dirs(struct work *w, int group_fd, const char *target, const char *list,
+			 struct err *err)
+{
+	const unsigned flags = FAN_MARK_ADD | FAN_MARK_ONLYDIR | FAN_MARK_DONT_FOLLOW;
+	auto_close int fd = target_open(w, target, err);
+
+	if (fd < 0)
+		return fd;
+	for (; list < w->req.text + w->req.text_len && *list; list += strlen(list) + 1) {
+		if (fanotify_mark(group_fd, flags, FAN_OPEN | FAN_EVENT_ON_CHILD, fd, list) < 0)
+			return err_set(err, -errno, "cannot watch opens in %s/%s/%s: %m",
+				       w->req.text, target, list);
+	}
+	return 0;
+}
+
 static int do_detach(struct work *w, const char *target, struct err *err)
 {
 	auto_close int parent_fd = -1;
@@ -402,14 +419,16 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		   struct err *err)
 {
 	static const int wanted[] = {
-		[HELPER_ATTACH] = 1,  [HELPER_BIND] = 1, [HELPER_OVERLAY] = 2, [HELPER_SELF] = 0,
-		[HELPER_UNMOUNT] = 0, [HELPER_PING] = 0, [HELPER_DETACH] = 0,  [HELPER_FILE] = 0,
-		[HELPER_LIST] = 0,    [HELPER_LOOK] = 0, [HELPER_IDLE] = 0,    [HELPER_WATCH] = 1,
+		[HELPER_ATTACH] = 1,	 [HELPER_BIND] = 1,    [HELPER_OVERLAY] = 2,
+		[HELPER_SELF] = 0,	 [HELPER_UNMOUNT] = 0, [HELPER_PING] = 0,
+		[HELPER_DETACH] = 0,	 [HELPER_FILE] = 0,    [HELPER_LIST] = 0,
+		[HELPER_LOOK] = 0,	 [HELPER_IDLE] = 0,    [HELPER_WATCH] = 1,
+		[HELPER_WATCH_DIRS] = 1,
 	};
 	const char *target = w->req.text + step->target;
 	const int *fds = w->fds.fd + w->next_fd;
 
-	if (step->op < HELPER_ATTACH || step->op > HELPER_WATCH ||
+	if (step->op < HELPER_ATTACH || step->op > HELPER_WATCH_DIRS ||
 	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len ||
 	    step->source >= w->req.text_len)
 		return err_set(err, -EPROTO, "malformed request to the mount helper");
@@ -439,6 +458,8 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		return do_idle(w, step, err);
 	case HELPER_WATCH:
 		return do_watch(w, fds[0], target, err);
+	case HELPER_WATCH_DIRS:
+		return do_watch_dirs(w, fds[0], target, w->req.text + step->source, err);
 	}
 	return -EPROTO;
 }

@@ -34,6 +34,7 @@ static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandb
 	all->large = opts->large;
 	all->tap_one = opts->tap_one;
 	all->tap_two = opts->tap_two;
+	all->dirs = opts->dirs;
 	all->opens = opts->opens;
 	all->events = opts->events;
 	all->learn = opts->learn;

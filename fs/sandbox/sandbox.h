@@ -12,6 +12,7 @@
 
 struct cas_store;
 struct err;
+struct fs_dirs;
 struct fs_helper;
 struct fs_large;
 struct fs_learn;
@@ -64,7 +65,8 @@ struct fs_sandboxes_options {
 	const char *traced;	  /* of session two, where exact traces are; NULL: none can be */
 	struct fs_tap *tap_one;	  /* what session one is asked for; NULL: nobody listens */
 	struct fs_tap *tap_two;	  /* the same of session two */
-	struct fs_opens *opens;	  /* what is opened in session one; NULL: nobody knows */
+	struct fs_dirs *dirs;	  /* what is opened in session one, two ways; NULL: nobody knows */
+	struct fs_opens *opens;
 	bool in_userns;		  /* user namespace: userxattr, no trusted.* */
 	bool no_mounts;		  /* none can be made below base, nor are any needed there */
 	struct fs_uppers *uppers; /* what serves layers in place of mounts; NULL: none does */

@@ -85,6 +85,7 @@ struct fs_sandboxes {
 	struct fs_tap *tap_one;
 	struct fs_tap *tap_two;
 	struct fs_learn *learn;
+	struct fs_dirs *dirs;
 	struct fs_opens *opens;
 	struct fs_sandbox_events events;
 	char *base;

@@ -26,6 +26,7 @@ struct daemon {
 	char *traced; /* of session two, exact traces: MOUNTPOINT/traced */
 	struct fs_tap *tap_one;
 	struct fs_tap *tap_two;
+	struct fs_dirs *dirs;
 	struct fs_opens *opens;
 	int nr_threads;
 	bool in_userns;

@@ -210,8 +210,8 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	if (!fs_req_node(req, ino, &node))
 		return;
 	/* What changes its list is asked each time. */
-	fi->cache_readdir = !node.entry.fleeting;
-	fi->keep_cache = !node.entry.fleeting;
+	fi->cache_readdir = !(node.entry.fleeting || node.entry.lively);
+	fi->keep_cache = fi->cache_readdir;
 	(void)fuse_reply_open(req, fi);
 }
 

@@ -55,6 +55,7 @@
 #include "fs/slot/missed.h"
 #include "fs/slot/push.h"
 #include "fs/slot/slot.h"
+#include "fs/trace/dirs.h"
 #include "fs/trace/opens.h"
 #include "fs/trace/trace.h"
 #include "fs/upper/upper.h"
@@ -318,8 +319,15 @@ static int open_data(struct daemon *d, struct err *err)
 	if (ret == 0)
 		ret = fs_opens_new(&(struct fs_opens_options){.probes = d->probes, .base = d->base},
 				   &d->opens);
+	if (ret == 0)
+		ret = fs_dirs_new(&(struct fs_dirs_options){.meta = d->meta,
+							    .helper = d->helper,
+							    .probes = d->probes,
+							    .base = d->base},
+				  &d->dirs);
 	boxes.tap_one = d->tap_one;
 	boxes.tap_two = d->tap_two;
+	boxes.dirs = d->dirs;
 	boxes.opens = d->opens;
 	if (ret == 0)
 		ret = fs_backing_table_new(d->store, fs_backing_raise_limit(), &d->backing);
@@ -497,6 +505,7 @@ static void attach_slots(struct daemon *d)
 	start_pusher(d);
 	place.pusher = d->pusher;
 	fs_opens_attach(d->opens, d->mount_one.dev);
+	fs_dirs_attach(d->dirs, place.session->table);
 
 	fs_probes_set(d->probes, FS_FEATURE_REUSE, true, NULL);
 	fs_probes_set(d->probes, FS_FEATURE_ADOPT, true, NULL);
@@ -679,6 +688,7 @@ static int close_data(struct daemon *d, struct err *err)
 		log_warn("%s", save_err.msg);
 	fs_missed_free(d->missed);
 	fs_learn_free(d->learn);
+	fs_dirs_free(d->dirs);
 	fs_session_free(d->one);
 	fs_session_free(d->two);
 	fs_channels_free(d->channels);

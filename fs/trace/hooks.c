@@ -8,6 +8,7 @@
 #include "cas/base/err.h"
 #include "cas/base/log.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/trace/dirs.h"
 #include "fs/trace/opens.h"
 #include "fs/trace/trace.h"
 #include "fs/trace/writes.h"
@@ -105,6 +106,10 @@ size_t fs_sandbox_trace_watch(struct fs_sandboxes *all, struct fs_sandbox *sb, c
 
 	if (fs_trace_kind_of(sb->trace) != FS_TRACE_READS)
 		return 0;
+	if (all->dirs &&
+	    fs_dirs_add(all->dirs, sb->rec.id, sb->serial, &sb->view_root, sb->trace, &err) == 0)
+		return 0;
+	log_debug("sandbox %s: no marks on directories: %s", sb->rec.id, err.msg);
 	ret = all->opens ? fs_opens_add(all->opens, sb->rec.id, sb->trace, &group_fd, &err)
 			 : -ENOSYS;
 	if (ret < 0) {
@@ -127,7 +132,8 @@ void fs_sandbox_trace_watched(struct fs_sandboxes *all, struct fs_sandbox *sb, i
 	struct err err = {0};
 	int ret = nr == 0 ? -ENOSYS : 0;
 
-	if (fs_trace_kind_of(sb->trace) != FS_TRACE_READS)
+	if (fs_trace_kind_of(sb->trace) != FS_TRACE_READS ||
+	    (all->dirs && fs_dirs_has(all->dirs, sb->serial)))
 		return;
 	for (size_t i = 0; ret == 0 && i < nr; i++)
 		ret = steps[i].code;
@@ -141,6 +147,8 @@ void fs_sandbox_trace_watched(struct fs_sandboxes *all, struct fs_sandbox *sb, i
 
 void fs_sandbox_trace_settle(struct fs_sandboxes *all, enum fs_trace_kind kind)
 {
+	if (kind == FS_TRACE_READS && all->dirs)
+		fs_dirs_settle(all->dirs);
 	if (kind == FS_TRACE_READS && all->opens)
 		fs_opens_settle(all->opens);
 }
@@ -149,6 +157,8 @@ void fs_sandbox_trace_pause(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct fs_tap *tap = tap_of(all, sb);
 
+	if (sb->trace && sb->rec.trace == FS_TRACE_READS && all->dirs)
+		fs_dirs_remove(all->dirs, sb->serial);
 	if (sb->trace && sb->rec.trace == FS_TRACE_READS && all->opens)
 		fs_opens_remove(all->opens, sb->rec.id);
 	if (sb->trace && tap)

@@ -330,7 +330,7 @@ int fs_view_sandboxes_new(const struct fs_views_options *opts, struct fs_view_sa
 		return ret;
 	}
 	/* Their lists change. */
-	v->top_root.fleeting = v->traced_root.fleeting = true;
+	v->top_root.lively = v->traced_root.lively = true;
 	*out = v;
 	return 0;
 }

@@ -58,6 +58,7 @@ struct fs_entry {
 	bool has_mtime : 1;
 	bool has_mode : 1;
 	bool fleeting : 1; /* attributes, of a DIR name and list too, are asked for each time */
+	bool lively : 1;   /* DIR: always there, but its list changes */
 	bool slow : 1;	   /* TEXT: takes long to make: no thread that serves does, nor stat */
 	bool partial : 1;  /* from list alone: kind and key, not enough for a node */
 };
