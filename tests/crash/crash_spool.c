@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cas/base/auto.h"
+#include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
@@ -35,6 +36,9 @@
 
 static const size_t sizes[] = {SMALL, LARGE, SMALL + 1};
 #define NR (sizeof(sizes) / sizeof(sizes[0]))
+
+/* An ActionResult with exit code 7. */
+static const char result[] = {0x20, 0x07};
 
 struct way {
 	const char *name;
@@ -77,15 +81,34 @@ static int put(struct cas_store *store, unsigned i, struct cas_digest *d)
 	return ret;
 }
 
-/* A byte for each put that was acknowledged. */
+static int put_result(struct cas_store *store)
+{
+	struct cas_digest action;
+	int ret = cas_hash_bytes(result, sizeof(result), &action);
+
+	return ret < 0 ? ret : cas_store_action_put(store, &action, result, sizeof(result), NULL);
+}
+
+/* Is it the result? */
+static bool has_result(struct cas_store *store)
+{
+	auto_buf struct buf b = {0};
+	struct cas_digest action;
+
+	assert_int_equal(cas_hash_bytes(result, sizeof(result), &action), 0);
+	return cas_store_action_get(store, &action, &b, NULL) == 0 && b.len == sizeof(result) &&
+	       memcmp(b.data, result, b.len) == 0;
+}
+
+/* A byte for each put that was acknowledged; the last is that of a result. */
 static int run(const char *dir, int told_fd)
 {
 	struct cas_store *store = open_store(dir);
 	struct cas_digest d;
 	int ret = store ? start(store) : -EIO;
 
-	for (unsigned i = 0; i < NR && ret == 0; i++) {
-		ret = put(store, i, &d);
+	for (unsigned i = 0; i <= NR && ret == 0; i++) {
+		ret = i < NR ? put(store, i, &d) : put_result(store);
 		if (ret == 0)
 			ret = cas_store_sync(store, NULL);
 		/* Not write: that would be one of the steps. */
@@ -128,11 +151,11 @@ static void assert_clean(struct cas_store *store)
 {
 	struct cas_fsck_options opts = {
 		.nr_threads = 1, .fault = on_fault, .ctx = (void *)(uintptr_t)now->name};
-	struct cas_fsck_result result;
+	struct cas_fsck_result found;
 
-	assert_int_equal(cas_fsck(store, &opts, &result, NULL), 0);
-	assert_int_equal(result.faults, 0);
-	assert_int_equal(result.foreign, 0);
+	assert_int_equal(cas_fsck(store, &opts, &found, NULL), 0);
+	assert_int_equal(found.faults, 0);
+	assert_int_equal(found.foreign, 0);
 }
 
 static void assert_put(struct cas_store *store, unsigned i)
@@ -151,7 +174,8 @@ static void check_after(const char *dir, size_t nr_told)
 	struct cas_store *store = open_store(dir);
 
 	assert_non_null(store);
-	for (unsigned i = 0; i < nr_told; i++) {
+	assert_true(nr_told <= NR || has_result(store));
+	for (unsigned i = 0; i < nr_told && i < NR; i++) {
 		unsigned char *data = tests_noise(sizes[i], i);
 		struct cas_digest d;
 
@@ -166,6 +190,10 @@ static void check_after(const char *dir, size_t nr_told)
 		assert_put(store, i);
 	assert_int_equal(cas_spool_drain(store, CAS_SPOOL_ALL, NULL, NULL), 0);
 	assert_clean(store);
+	assert_true(nr_told <= NR || has_result(store));
+	assert_int_equal(put_result(store), 0);
+	assert_int_equal(cas_spool_drain(store, CAS_SPOOL_ALL, NULL, NULL), 0);
+	assert_true(has_result(store));
 	/* Temporaries of movers, too: each went with its blob. */
 	assert_int_equal(count_files(tests_path(dir, "blobs/cas")), NR);
 	cas_store_close(store);
@@ -194,7 +222,7 @@ static bool crash_at(const char *dir, unsigned nth, bool after)
 	(void)close(pipe_fd[1]);
 	nr = io_read_full(pipe_fd[0], told, sizeof(told));
 	(void)close(pipe_fd[0]);
-	assert_in_range(nr, 0, NR);
+	assert_in_range(nr, 0, NR + 1);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFEXITED(status));
 	assert_true(WEXITSTATUS(status) == EXITED || WEXITSTATUS(status) == 0);
