@@ -117,7 +117,13 @@ void bench_box_free(struct bench_box *box)
 int bench_box_put(struct bench_box *box, const char *path, char out[CAS_DIGEST_STR_SZ],
 		  struct err *err)
 {
-	const char *argv[] = {box->env->casbox, "--store", box->store, "put", path, NULL};
+	return bench_store_put(box->env, box->store, path, out, err);
+}
+
+int bench_store_put(const struct bench_env *env, const char *store, const char *path,
+		    char out[CAS_DIGEST_STR_SZ], struct err *err)
+{
+	const char *argv[] = {env->casbox, "--store", store, "put", path, NULL};
 	auto_buf struct buf text = {0};
 	struct cas_digest digest;
 	int ret = bench_spawn_ok(argv, NULL, &text, err);

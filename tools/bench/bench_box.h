@@ -33,6 +33,10 @@ void bench_box_free(struct bench_box *box);
 int bench_box_put(struct bench_box *box, const char *path, char out[CAS_DIGEST_STR_SZ],
 		  struct err *err);
 
+/* The same into a store that nobody serves. */
+int bench_store_put(const struct bench_env *env, const char *store, const char *path,
+		    char out[CAS_DIGEST_STR_SZ], struct err *err);
+
 /* Absolute path below the mount, for a digest: "cas/file" and HASH-SIZE; caller frees. */
 char *bench_box_path(const struct bench_box *box, const char *view,
 		     const struct cas_digest *digest);

@@ -14,6 +14,7 @@
 
 #include "cas/cas.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/bench_box.h"
 #include "tools/bench/bench_env.h"
 #include "tools/bench/bench_race.h"
 
@@ -38,7 +39,7 @@ struct checkout_bench {
 	char *path;
 	int dir_fd;
 	struct cas_store *store; /* while snapshots are measured */
-	char root[CAS_DIGEST_STR_SZ + 2];
+	char root[CAS_DIGEST_STR_SZ];
 	char label[96];
 };
 
@@ -239,14 +240,8 @@ static int put_source(struct checkout_bench *b, struct err *err)
 {
 	auto_free char *store = bench_text("%s/store", b->path);
 	auto_free char *src = bench_text("%s/src", b->path);
-	const char *argv[] = {b->env->casbox, "--store", store, "put", src, NULL};
-	auto_buf struct buf out = {0};
-	int ret = store && src ? bench_spawn_ok(argv, NULL, &out, err) : -ENOMEM;
 
-	if (ret == 0)
-		(void)snprintf(b->root, sizeof(b->root), "%.*s", (int)strcspn(buf_str(&out), "\n"),
-			       buf_str(&out));
-	return ret;
+	return store && src ? bench_store_put(b->env, store, src, b->root, err) : -ENOMEM;
 }
 
 /* Once before, and right. */

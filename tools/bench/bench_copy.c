@@ -2,21 +2,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cas/cas.h"
 #include "tools/bench/bench.h"
+#include "tools/bench/bench_box.h"
 #include "tools/bench/bench_env.h"
 #include "tools/bench/bench_race.h"
+#include "tools/bench/bench_slow.h"
 
 /*
  * 10 GiB of which 522 blocks of 1 MiB, spread evenly, hold something; the rest are holes.
@@ -25,10 +22,9 @@
  * compared with those 522 blocks.
  */
 
-#define BLOCK_SZ    (1u << 20)
-#define NR_BLOCKS   10240 /* at scale 100 */
-#define NR_DATA	    522
-#define MOUNT_TRIES 500
+#define BLOCK_SZ  (1u << 20)
+#define NR_BLOCKS 10240 /* at scale 100 */
+#define NR_DATA	  522
 
 enum { COL_MS, COL_TIMES, COL_MIB, NR_COLS };
 static const struct bench_column columns[] = {
@@ -43,31 +39,17 @@ struct copy_bench {
 	struct bench_report *rep;
 	char *path;
 	int dir_fd;
-	pid_t latfs;
+	struct bench_slow slow;
 	unsigned nr_blocks;
 	unsigned nr_data;
 	const char *from; /* the directory that is read: src, or slow */
-	char root[CAS_DIGEST_STR_SZ + 2];
+	char root[CAS_DIGEST_STR_SZ];
 	double mib[BENCH_RACE_WAYS];
 };
 
-static void unmount_slow(struct copy_bench *b)
-{
-	auto_free char *slow = bench_text("%s/slow", b->path);
-
-	if (b->latfs <= 0)
-		return;
-	(void)kill(b->latfs, SIGTERM);
-	while (waitpid(b->latfs, NULL, 0) < 0 && errno == EINTR)
-		;
-	b->latfs = 0;
-	if (slow)
-		(void)umount2(slow, MNT_DETACH);
-}
-
 static void fini(struct copy_bench *b)
 {
-	unmount_slow(b);
+	bench_slow_unmount(&b->slow);
 	if (b->dir_fd >= 0)
 		(void)close(b->dir_fd);
 	free(b->path);
@@ -92,26 +74,6 @@ static int make_source(const struct copy_bench *b, struct err *err)
 		ret = io_pwrite_full(fd, block, BLOCK_SZ, at);
 	}
 	return ret < 0 ? err_set(err, ret, "writing src/f: %s", strerror(-ret)) : 0;
-}
-
-static int mount_slow(struct copy_bench *b, struct err *err)
-{
-	auto_free char *back = bench_text("%s/src", b->path);
-	auto_free char *slow = bench_text("%s/slow", b->path);
-	char *argv[] = {(char *)(uintptr_t)b->env->latfs, back, slow, NULL};
-	const struct timespec nap = {.tv_nsec = 10000000};
-	int ret = back && slow ? bench_mkdir(b->dir_fd, "slow", err) : -ENOMEM;
-
-	if (ret == 0)
-		ret = -posix_spawn(&b->latfs, argv[0], NULL, NULL, argv, environ);
-	if (ret < 0)
-		return err_set(err, ret, "starting %s: %s", argv[0], strerror(-ret));
-	for (int i = 0; i < MOUNT_TRIES; i++) {
-		if (faccessat(b->dir_fd, "slow/.counts", F_OK, 0) == 0)
-			return 0;
-		(void)nanosleep(&nap, NULL);
-	}
-	return err_set(err, -ETIMEDOUT, "%s did not mount %s", argv[0], slow);
 }
 
 static int took(struct copy_bench *b, int way, const char *name, struct err *err)
@@ -198,14 +160,8 @@ static int put_tree(struct copy_bench *b, struct err *err)
 {
 	auto_free char *store = bench_text("%s/store-dir", b->path);
 	auto_free char *src = bench_text("%s/src", b->path);
-	const char *argv[] = {b->env->casbox, "--store", store, "put", src, NULL};
-	auto_buf struct buf out = {0};
-	int ret = store && src ? bench_spawn_ok(argv, NULL, &out, err) : -ENOMEM;
 
-	if (ret == 0)
-		(void)snprintf(b->root, sizeof(b->root), "%.*s", (int)strcspn(buf_str(&out), "\n"),
-			       buf_str(&out));
-	return ret;
+	return store && src ? bench_store_put(b->env, store, src, b->root, err) : -ENOMEM;
 }
 
 static int measure(struct copy_bench *b, const char *from, const char *what, struct err *err)
@@ -261,10 +217,10 @@ int bench_copy(struct bench_env *env, struct bench_report *rep, struct err *err)
 	if (ret == 0)
 		ret = measure(&b, "src", "the disk", err);
 	if (ret == 0 && env->latfs) {
-		ret = mount_slow(&b, err);
+		ret = bench_slow_mount(env, b.path, "src", 0, &b.slow, err);
 		if (ret == 0)
 			ret = measure(&b, "slow", "FUSE without SEEK_HOLE", err);
-		unmount_slow(&b);
+		bench_slow_unmount(&b.slow);
 	}
 	return ret < 0 ? ret : io_remove_tree(env->work_fd, "copy", err);
 }

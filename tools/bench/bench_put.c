@@ -3,20 +3,18 @@
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cas/cas.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_env.h"
+#include "tools/bench/bench_slow.h"
 
 /*
  * latfs shows a directory whose changes take 5 or 20 ms each, one at a time in a
@@ -26,11 +24,10 @@
  * between is the client's acknowledgment. All directories are there beforehand.
  */
 
-#define WRITERS	    64
-#define BLOBS	    3000 /* at scale 100; a flat directory gets a tenth */
-#define BLOB_SZ	    4096
-#define MOUNT_TRIES 500
-#define MAX_ROUNDS  16
+#define WRITERS	   64
+#define BLOBS	   3000 /* at scale 100; a flat directory gets a tenth */
+#define BLOB_SZ	   4096
+#define MAX_ROUNDS 16
 
 enum { WAY_FLAT, WAY_SHARDED, WAY_CASBOX, NR_WAYS };
 
@@ -50,7 +47,7 @@ struct put_bench {
 	struct bench_report *rep;
 	char *path; /* WORK/put: back/ shown at slow/, src/, stores */
 	int dir_fd;
-	pid_t latfs;
+	struct bench_slow slow;
 	unsigned nr;
 	unsigned serial; /* of contents: each blob is new */
 	double rate[NR_WAYS][MAX_ROUNDS];
@@ -272,52 +269,11 @@ static int known_once(struct put_bench *b, double *same, double *other, struct e
 	return ret;
 }
 
-/* --- the slow mount --- */
-
-static int mount_slow(struct put_bench *b, int latency_ms, struct err *err)
-{
-	auto_free char *back = bench_text("%s/back", b->path);
-	auto_free char *slow = bench_text("%s/slow", b->path);
-	auto_free char *us = bench_text("%d", latency_ms * 1000);
-	char *argv[] = {
-		(char *)(uintptr_t)b->env->latfs, (char[]){"--mutation-us"}, us, back, slow, NULL};
-	const struct timespec nap = {.tv_nsec = 10000000};
-	int ret;
-
-	if (!back || !slow || !us)
-		return err_set(err, -ENOMEM, "out of memory");
-	ret = -posix_spawn(&b->latfs, argv[0], NULL, NULL, argv, environ);
-	if (ret < 0)
-		return err_set(err, ret, "starting %s: %s", argv[0], strerror(-ret));
-	for (int i = 0; i < MOUNT_TRIES; i++) {
-		if (faccessat(b->dir_fd, "slow/.counts", F_OK, 0) == 0)
-			return 0;
-		(void)nanosleep(&nap, NULL);
-	}
-	return err_set(err, -ETIMEDOUT, "%s did not mount %s", argv[0], slow);
-}
-
-static void unmount_slow(struct put_bench *b)
-{
-	auto_free char *slow = bench_text("%s/slow", b->path);
-
-	if (b->latfs <= 0)
-		return;
-	/* It unmounts, unless it died. */
-	(void)kill(b->latfs, SIGTERM);
-	while (waitpid(b->latfs, NULL, 0) < 0 && errno == EINTR)
-		;
-	b->latfs = 0;
-	if (slow)
-		(void)umount2(slow, MNT_DETACH);
-}
-
 /* What the ways write into, made past the slow mount. */
 static int make_dirs(struct put_bench *b, struct err *err)
 {
-	static const char *const dirs[] = {"slow",	   "back",	 "back/flat",
-					   "back/sharded", "back/blobs", "back/blobs/cas",
-					   "back/blobs/ac"};
+	static const char *const dirs[] = {"back",	 "back/flat",	   "back/sharded",
+					   "back/blobs", "back/blobs/cas", "back/blobs/ac"};
 	char name[32];
 	int ret = 0;
 
@@ -366,7 +322,7 @@ static int measure(struct put_bench *b, int latency_ms, struct err *err)
 	size_t rounds = b->env->rounds < MAX_ROUNDS ? (size_t)b->env->rounds : MAX_ROUNDS;
 	double same = NAN;
 	double other = NAN;
-	int ret = mount_slow(b, latency_ms, err);
+	int ret = bench_slow_mount(b->env, b->path, "back", latency_ms, &b->slow, err);
 
 	for (size_t r = 0; r < rounds && ret == 0; r++) {
 		ret = native_once(b, false, r, err);
@@ -384,7 +340,7 @@ static int measure(struct put_bench *b, int latency_ms, struct err *err)
 		ret = known_once(b, &same, &other, err);
 	if (ret == 0)
 		report(b, rounds, latency_ms, same, other);
-	unmount_slow(b);
+	bench_slow_unmount(&b->slow);
 	return ret;
 }
 
