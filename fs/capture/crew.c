@@ -112,6 +112,59 @@ void fs_crew_run(struct fs_crew *crew, size_t nr, void (*item)(void *ctx, size_t
 	lock_drop(&crew->lock);
 }
 
+struct fs_crew_loan {
+	struct work work;
+	void (*fn)(void *ctx);
+	void *ctx;
+};
+
+static void run_loan(void *ctx, size_t i)
+{
+	struct fs_crew_loan *loan = ctx;
+
+	(void)i;
+	loan->fn(loan->ctx);
+}
+
+struct fs_crew_loan *fs_crew_lend(struct fs_crew *crew, void (*fn)(void *ctx), void *ctx)
+{
+	struct fs_crew_loan *loan = crew ? calloc(1, sizeof(*loan)) : NULL;
+	bool idle;
+
+	if (loan == NULL)
+		return NULL;
+	*loan = (struct fs_crew_loan){
+		.work = {.nr = 1, .item = run_loan, .ctx = loan}, .fn = fn, .ctx = ctx};
+	lock_take(&crew->lock);
+	idle = crew->nr_idle > 0;
+	if (idle)
+		TAILQ_INSERT_TAIL(&crew->list, &loan->work, link);
+	lock_drop(&crew->lock);
+	if (!idle) {
+		free(loan);
+		return NULL;
+	}
+	(void)pthread_cond_signal(&crew->wake);
+	return loan;
+}
+
+bool fs_crew_return(struct fs_crew *crew, struct fs_crew_loan *loan)
+{
+	bool begun;
+
+	if (loan == NULL)
+		return false;
+	/* Whoever comes now finds that there is nothing left to begin. */
+	begun = atomic_fetch_add(&loan->work.next, 1) > 0;
+	lock_take(&crew->lock);
+	TAILQ_REMOVE(&crew->list, &loan->work, link);
+	while (loan->work.nr_hands > 0)
+		(void)lock_wait(&crew->lock, &crew->done, 0);
+	lock_drop(&crew->lock);
+	free(loan);
+	return begun;
+}
+
 static int spare_processors(void)
 {
 	cpu_set_t set;

@@ -2,6 +2,7 @@
 #ifndef FS_CAPTURE_CREW_H
 #define FS_CAPTURE_CREW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct err;
@@ -23,5 +24,14 @@ void fs_crew_free(struct fs_crew *crew);
  * all calls are over when it returns. No locks held. NULL: on this thread alone.
  */
 void fs_crew_run(struct fs_crew *crew, size_t nr, void (*item)(void *ctx, size_t i), void *ctx);
+
+/*
+ * Have one thread that is idle call @fn, while this one goes on. NULL: none is, or there is
+ * no memory. What was lent is asked back in any case.
+ */
+struct fs_crew_loan;
+struct fs_crew_loan *fs_crew_lend(struct fs_crew *crew, void (*fn)(void *ctx), void *ctx);
+/* True: it was called, and is over. False: it never will be, and NULL was. */
+bool fs_crew_return(struct fs_crew *crew, struct fs_crew_loan *loan);
 
 #endif

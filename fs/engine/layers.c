@@ -1,6 +1,7 @@
 /* fs/engine/layers.c - the writable layers of one sandbox: make, mount, unmount, freeze */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -379,9 +380,29 @@ static void note_in_use(struct fs_sandbox *sb, size_t i, int code)
 		note_leftover(sb, i - 1, code);
 }
 
+/* A layer that is put out of the way first needs no waiting for the kernel. */
+static bool may_put_away(const struct fs_sandboxes *all, const struct fs_sandbox *sb)
+{
+	return all->slots && sb->parking && sb->rec.allowance.keeper == FS_KEEPER_NONE;
+}
+
+static struct fs_helper_step off_step(const struct fs_sandboxes *all, const struct fs_sandbox *sb,
+				      const struct mounts *m, size_t i)
+{
+	struct fs_helper_step step = {.op = FS_HELPER_UNMOUNT, .target = m->targets[i]};
+
+	if (sb->keys)
+		step.key = sb->keys[i];
+	if (i > 0 && !large_of(sb, i) && may_put_away(all, sb)) {
+		step.op = FS_HELPER_AWAY;
+		step.source = fs_slots_off(all->slots);
+	}
+	return step;
+}
+
 /*
- * Take the mounts off as long as nobody uses them; the bind may stay where its root is
- * parked, if nobody is on it. True: so it was with all.
+ * Take all but the bind off as long as nobody uses it, or, when all of it cannot be, the
+ * bind as well. True: so it was with all.
  */
 static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m,
 		     struct fs_helper_step *back)
@@ -390,37 +411,31 @@ static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const stru
 	bool clean = true;
 	size_t nr = 0;
 
-	for (size_t i = m->nr; i-- > 0;) {
-		if (!is_mounted(sb, i))
-			continue;
-		back[nr] =
-			(struct fs_helper_step){.op = FS_HELPER_UNMOUNT, .target = m->targets[i]};
-		if (sb->keys)
-			back[nr].key = sb->keys[i];
-		nr++;
+	for (size_t i = m->nr; i-- > 1;) {
+		if (is_mounted(sb, i))
+			back[nr++] = off_step(all, sb, m, i);
 	}
-	if (sb->parking) {
-		back[nr - 1].op = FS_HELPER_IDLE;
-		back[nr - 1].target = fs_slot_place(sb->parking);
-		back[nr - 1].if_clean = true;
-	}
-	(void)fs_helper_run(all->helper, fs_sandbox_base(all, sb), back, nr, true, &err);
+	if (nr > 0)
+		(void)fs_helper_run(all->helper, fs_sandbox_base(all, sb), back, nr, true, &err);
 	nr = 0;
-	for (size_t i = m->nr; i-- > 0;) {
+	for (size_t i = m->nr; i-- > 1;) {
+		bool away = is_mounted(sb, i) && back[nr].op == FS_HELPER_AWAY;
 		int code = is_mounted(sb, i) ? back[nr++].code : 0;
 
-		if (code != 0 && code != -ECANCELED)
+		if (code != 0)
 			note_in_use(sb, i, code);
+		if (away && code == 0)
+			(void)atomic_fetch_add(&all->nr_away, 1);
 		clean = clean && code == 0;
 	}
 	return clean;
 }
 
 /*
- * Unmount what fs_layers_mount mounted, noting with @look what the action mounted besides.
- * *clean: nothing was in use, or missing, and the bind was among them.
+ * Unmount what fs_layers_mount mounted but for the bind, noting with @look what the action
+ * mounted besides. Where something was in use, or missing, the bind goes as well.
  */
-static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool look, bool *clean,
+static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool look,
 			  struct err *err)
 {
 	auto_free struct fs_helper_step *back = NULL;
@@ -442,19 +457,80 @@ static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool 
 	mounts_fini(&m);
 	if (ret < 0)
 		return ret;
-	/* A parked bind is its root's from now on. */
-	*clean = off && sb->bound;
-	sb->bound = sb->mounted = false;
+	sb->layers_idle = off;
+	sb->proving = off && sb->bound;
+	sb->bound = sb->bound && off;
+	sb->mounted = false;
 	return 0;
+}
+
+int fs_layers_ask(struct fs_sandboxes *all, const struct fs_sandbox *sb)
+{
+	struct fs_helper_step step = {.op = FS_HELPER_UNMOUNT, .target = sb->rec.id};
+	struct err err = {0};
+
+	if (sb->keys)
+		step.key = sb->keys[0];
+	if (sb->parking) {
+		step.op = FS_HELPER_IDLE;
+		step.target = fs_slot_place(sb->parking);
+	}
+	(void)fs_helper_run(all->helper, fs_sandbox_base(all, sb), &step, 1, true, &err);
+	return step.code;
+}
+
+/* Somebody is inside, or something is mounted there, where no output is. */
+static void let_bind_go(struct fs_sandboxes *all, struct fs_sandbox *sb)
+{
+	struct mounts m;
+	struct err err = {0};
+	int ret = mounts_init(sb, false, &m);
+
+	if (ret == 0)
+		ret = look_around(all, sb, &m, &err);
+	if (ret < 0)
+		log_error("sandbox %s: %s", sb->rec.id, err_text(&err, ret));
+	if (m.targets && m.steps)
+		detach_all(all, sb, &m);
+	mounts_fini(&m);
+}
+
+void fs_layers_settle(struct fs_sandboxes *all, struct fs_sandbox *sb, int answer)
+{
+	if (!sb->proving)
+		return;
+	sb->proving = false;
+	if (answer != 0) {
+		note_in_use(sb, 0, answer);
+		let_bind_go(all, sb);
+	}
+	/* A parked bind is its root's from now on. */
+	sb->bound = false;
+	sb->idle_proven = answer == 0 && sb->layers_idle && !sb->leftover;
+}
+
+void fs_layers_sweep(struct fs_sandboxes *all)
+{
+	while (atomic_load(&all->nr_away) > 0) {
+		struct fs_helper_step step = {.op = FS_HELPER_UNMOUNT, .detach = true};
+		struct err err = {0};
+
+		(void)atomic_fetch_sub(&all->nr_away, 1);
+		step.target = fs_slots_off(all->slots);
+		if (fs_helper_run(all->helper, all->base, &step, 1, true, &err) < 0 &&
+		    !is_away(step.code))
+			log_warn("a layer of an ended sandbox: %s", err_text(&err, step.code));
+	}
 }
 
 void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct err err = {0};
-	bool clean;
 
-	if (sb->mounted && layers_unmount(all, sb, false, &clean, &err) < 0)
+	if (sb->mounted && layers_unmount(all, sb, false, &err) < 0)
 		log_error("%s", err.msg);
+	if (sb->proving)
+		fs_layers_settle(all, sb, fs_layers_ask(all, sb));
 }
 
 /* Has the root moved to its parking place, when somebody looks for it there? */
@@ -474,7 +550,6 @@ int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err
 {
 	struct err why = {0};
 	bool survivors = false;
-	bool clean = false;
 	int ret;
 
 	if (sb->frozen)
@@ -488,16 +563,19 @@ int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err
 	if (sb->moved == NULL)
 		sb->moved = calloc(sb->rec.plan.nr_layers + 1, sizeof(*sb->moved));
 	fs_sandbox_cover(all, sb);
-	ret = sb->mounted ? layers_unmount(all, sb, true, &clean, err) : 0;
+	ret = sb->mounted ? layers_unmount(all, sb, true, err) : 0;
 	if (ret < 0) {
 		fs_sandbox_uncover(all, sb);
 		return ret;
 	}
 	if (all->no_mounts && !survivors)
-		clean = park_unmounted(all, sb);
-	sb->idle_proven = clean && !survivors;
+		sb->layers_idle = park_unmounted(all, sb);
+	sb->layers_idle = sb->layers_idle && !survivors;
+	/* It does not serve writes any more, whoever is inside. */
 	if (!fs_sandbox_end_upper(all, sb))
-		sb->idle_proven = false;
+		sb->layers_idle = false;
+	if (all->no_mounts)
+		sb->idle_proven = sb->layers_idle;
 	sb->frozen = true;
 	return 0;
 }

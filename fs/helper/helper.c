@@ -333,13 +333,14 @@ static int add_step(struct message *m, enum helper_op op, uint32_t flags, const 
 	return 0;
 }
 
-static int add_file_step(struct message *m, const struct fs_helper_step *s, uint32_t flags)
+static int add_source_step(struct message *m, const struct fs_helper_step *s, enum helper_op op,
+			   uint32_t flags)
 {
 	uint32_t source = m->req.text_len;
 	int ret = add_text(m, s->source);
 
 	if (ret == 0)
-		ret = add_step(m, HELPER_FILE, flags, s->target, NULL, 0);
+		ret = add_step(m, op, flags, s->target, NULL, 0);
 	if (ret == 0)
 		m->req.steps[m->req.nr - 1].source = source;
 	else
@@ -373,7 +374,7 @@ static int add_public_step(struct message *m, const struct fs_helper_step *s)
 	case FS_HELPER_BIND:
 		return add_step(m, HELPER_BIND, flags, s->target, s->fd, 1);
 	case FS_HELPER_BIND_FILE:
-		return add_file_step(m, s, flags);
+		return add_source_step(m, s, HELPER_FILE, flags);
 	case FS_HELPER_OVERLAY:
 		flags |= s->in_userns ? HELPER_FLAG_USERNS : 0;
 		return add_step(m, HELPER_OVERLAY, flags, s->target, s->fd, 2);
@@ -395,6 +396,8 @@ static int add_public_step(struct message *m, const struct fs_helper_step *s)
 		return add_step(m, HELPER_WATCH, flags, s->target, s->fd, 1);
 	case FS_HELPER_WATCH_DIRS:
 		return add_dirs_step(m, s, flags);
+	case FS_HELPER_AWAY:
+		return add_source_step(m, s, HELPER_AWAY, flags);
 	}
 	return -EINVAL;
 }

@@ -88,6 +88,14 @@ enum fs_helper_op {
 	 * @source_len bytes in all: of opens of what is in it. -ENODEV, -EINVAL: the kernel cannot.
 	 */
 	FS_HELPER_WATCH_DIRS,
+	/*
+	 * Put the mount on top of the target onto the directory @source, relative to the base,
+	 * where others like it may lie, one on the other, and look there as IDLE does. 0: it is
+	 * there, to be unmounted at leisure, which is most of the work. -EBUSY: it is back at
+	 * its place. Where it cannot be moved, or which it is is not known: as UNMOUNT, and 0
+	 * when that was done.
+	 */
+	FS_HELPER_AWAY,
 };
 
 #define FS_HELPER_DIRS_MAX 16384 /* of source_len; one path may be longer */
@@ -95,7 +103,7 @@ enum fs_helper_op {
 struct fs_helper_step {
 	enum fs_helper_op op;
 	const char *target; /* relative to the base, resolved beneath it without symlinks */
-	const char *source; /* BIND_FILE, WATCH_DIRS */
+	const char *source; /* BIND_FILE, WATCH_DIRS, AWAY */
 	size_t source_len;  /* WATCH_DIRS */
 	int fd[2];	    /* stay the caller's */
 	bool in_userns;	    /* OVERLAY: in a user namespace */
@@ -103,7 +111,8 @@ struct fs_helper_step {
 	bool may;      /* steps after it are done even if it fails */
 	bool writable; /* BIND_SELF */
 	bool if_clean; /* -ECANCELED unless the code of each step before it was 0 */
-	/* Out: of the mount made. In, UNMOUNT and IDLE: no other is meant, when it is known. */
+	/* Out: of the mount made. In, UNMOUNT, IDLE and AWAY: no other is meant, when it is known.
+	 */
 	struct fs_mount_key key;
 	int code; /* out: 0, 1, negative errno; -ECANCELED: not tried, as one before failed */
 };

@@ -35,6 +35,7 @@ enum helper_op {
 	HELPER_IDLE,
 	HELPER_WATCH,	   /* fds: group */
 	HELPER_WATCH_DIRS, /* source, ended by an empty path; fds: group */
+	HELPER_AWAY,	   /* source: where to */
 };
 
 #define HELPER_FLAG_USERNS (1u << 0) /* OVERLAY: user.overlay.*, no redirects */
@@ -47,7 +48,7 @@ struct helper_step {
 	uint32_t op; /* enum helper_op */
 	uint32_t flags;
 	uint32_t target; /* offset in @text, NUL-terminated */
-	uint32_t source; /* FILE: the same */
+	uint32_t source; /* FILE, AWAY: the same */
 	struct fs_mount_key key;
 };
 

@@ -388,6 +388,45 @@ static int do_watch_dirs(struct work *w, int group_fd, const char *target, const
 	return 0;
 }
 
+/* Move the mount on top of @from onto @to; both are resolved as targets are. */
+static int move_top(struct work *w, const char *from, const char *to,
+		    const struct fs_mount_key *key, struct err *err)
+{
+	auto_close int from_fd = target_open(w, from, err);
+	auto_close int to_fd = from_fd < 0 ? -1 : target_open(w, to, err);
+	struct fs_mount_key at = {0};
+
+	if (from_fd < 0 || to_fd < 0)
+		return from_fd < 0 ? from_fd : to_fd;
+	if (key && (key_at(from_fd, "", &at) < 0 || at.id != key->id || at.dev != key->dev ||
+		    at.ino != key->ino))
+		return err_set(err, -ESTALE, "another mount is at %s", from);
+	if (move_mount(from_fd, "", to_fd, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) <
+	    0)
+		return err_set(err, -errno, "cannot move the mount at %s: %m", from);
+	return 0;
+}
+
+static int do_away(struct work *w, const struct helper_step *step, struct err *err)
+{
+	const char *target = w->req.text + step->target;
+	const char *off = w->req.text + step->source;
+	auto_close int parent_fd = -1;
+	char path[PATH_MAX + 64];
+	int ret;
+
+	if (step->key.id == 0 || move_top(w, target, off, &step->key, NULL) < 0)
+		return do_unmount(w, step, err);
+	ret = unmount_path(w, off, &parent_fd, path, sizeof(path), err);
+	if (ret == 0)
+		ret = try_unmount(path, MNT_EXPIRE);
+	if (ret == -EAGAIN || ret == 0)
+		return 0;
+	if (move_top(w, off, target, &step->key, err) < 0)
+		return err->code;
+	return err_set(err, ret, "%s/%s is in use: %s", w->req.text, target, strerrordesc_np(-ret));
+}
+
 static int do_detach(struct work *w, const char *target, struct err *err)
 {
 	auto_close int parent_fd = -1;
@@ -423,12 +462,12 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		[HELPER_SELF] = 0,	 [HELPER_UNMOUNT] = 0, [HELPER_PING] = 0,
 		[HELPER_DETACH] = 0,	 [HELPER_FILE] = 0,    [HELPER_LIST] = 0,
 		[HELPER_LOOK] = 0,	 [HELPER_IDLE] = 0,    [HELPER_WATCH] = 1,
-		[HELPER_WATCH_DIRS] = 1,
+		[HELPER_WATCH_DIRS] = 1, [HELPER_AWAY] = 0,
 	};
 	const char *target = w->req.text + step->target;
 	const int *fds = w->fds.fd + w->next_fd;
 
-	if (step->op < HELPER_ATTACH || step->op > HELPER_WATCH_DIRS ||
+	if (step->op < HELPER_ATTACH || step->op > HELPER_AWAY ||
 	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len ||
 	    step->source >= w->req.text_len)
 		return err_set(err, -EPROTO, "malformed request to the mount helper");
@@ -460,6 +499,8 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		return do_watch(w, fds[0], target, err);
 	case HELPER_WATCH_DIRS:
 		return do_watch_dirs(w, fds[0], target, w->req.text + step->source, err);
+	case HELPER_AWAY:
+		return do_away(w, step, err);
 	}
 	return -EPROTO;
 }

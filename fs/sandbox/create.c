@@ -368,6 +368,8 @@ int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err)
 		return ret;
 	/* While the name still resolves: forgetting an entry would detach what is on it. */
 	ret = fs_layers_freeze(all, sb, err);
+	if (ret == 0 && sb->proving)
+		fs_layers_settle(all, sb, fs_layers_ask(all, sb));
 	if (ret == 0)
 		ret = fs_sandbox_drop_files(all, sb, err);
 	if (ret == 0) {

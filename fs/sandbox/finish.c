@@ -14,6 +14,7 @@
 #include "cas/reapi/action.h"
 #include "cas/store/store.h"
 #include "fs/capture/capture.h"
+#include "fs/capture/crew.h"
 #include "fs/capture/foreign.h"
 #include "fs/capture/missing.h"
 #include "fs/capture/result.h"
@@ -52,8 +53,10 @@ struct finish {
 	struct fs_changes changes;
 	struct fs_capture capture;
 	struct fs_result_times times;
-	struct buf result; /* binary */
-	bool removed;	   /* its files are gone */
+	struct buf result;	   /* binary */
+	bool removed;		   /* its files are gone */
+	struct fs_crew_loan *loan; /* asks whether anybody is inside; NULL: nobody does */
+	int proof;		   /* the answer */
 	struct err *err;
 };
 
@@ -107,8 +110,31 @@ static bool may_move(const struct fs_sandbox *sb)
 	/* What we served nobody else has ever had open. */
 	if (fs_plan_is_served(&sb->rec.plan))
 		return sb->rec.allowance.keeper == FS_KEEPER_NONE;
-	return sb->idle_proven && sb->group_ended && !sb->leftover &&
+	return sb->layers_idle && sb->group_ended && !sb->leftover &&
 	       sb->rec.allowance.keeper == FS_KEEPER_NONE;
+}
+
+static void ask(void *ctx)
+{
+	struct finish *f = ctx;
+
+	f->proof = fs_layers_ask(f->all, f->sb);
+}
+
+/* Have somebody ask whether anybody is inside, while outputs are captured. */
+static void begin_proof(struct finish *f)
+{
+	if (f->sb->proving)
+		f->loan = fs_crew_lend(f->all->crew, ask, f);
+}
+
+static void end_proof(struct finish *f)
+{
+	if (!f->sb->proving)
+		return;
+	if (!fs_crew_return(f->all->crew, steal_ptr(&f->loan)))
+		ask(f);
+	fs_layers_settle(f->all, f->sb, f->proof);
 }
 
 static int capture(struct finish *f)
@@ -286,6 +312,7 @@ static int finish_frozen(struct finish *f)
 	f->merge.root = *fs_derived_root(f->view);
 	fs_sandboxes_capture_begin(f->all);
 	ret = capture(f);
+	end_proof(f);
 	if (ret == 0)
 		ret = make_result(f);
 	if (ret == 0)
@@ -341,12 +368,15 @@ static int finish_now(struct finish *f)
 		return err_set(f->err, -ESTALE, "sandbox %s is lost: its outputs cannot be trusted",
 			       sb->rec.id);
 	ret = fs_layers_freeze(f->all, sb, f->err);
+	if (ret == 0)
+		begin_proof(f);
 	if (ret == 0 && !f->spec->remove)
 		fs_sandbox_trace_keep(f->all, sb, f->dir_fd, true);
 	if (ret == 0)
 		ret = take_mounted(sb, f->spec, f->err);
 	if (ret == 0)
 		ret = finish_frozen(f);
+	end_proof(f);
 	if (ret < 0) {
 		fs_sandbox_uncover(f->all, sb);
 		return ret;

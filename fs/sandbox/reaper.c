@@ -183,6 +183,8 @@ static void *reaper_main(void *arg)
 	int task;
 
 	while ((task = next_task(all, &dir, &again, failed)) >= 0) {
+		/* Before its directory is made anew: an overlay must be gone by then. */
+		fs_layers_sweep(all);
 		failed = false;
 		if (task > 0)
 			reap_one(all, dir, again);
@@ -254,6 +256,7 @@ void fs_reaper_stop(struct fs_sandboxes *all)
 	lock_drop(&all->reap_lock);
 	if (all->reaper_runs)
 		(void)pthread_join(all->reaper, NULL);
+	fs_layers_sweep(all);
 	drop_all(all);
 	(void)pthread_cond_destroy(&all->reap_wake);
 	lock_fini(&all->reap_lock);

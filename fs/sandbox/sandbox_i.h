@@ -67,6 +67,8 @@ struct fs_sandbox {
 	bool frozen;		      /* layers were unmounted for good */
 	bool leftover;		      /* somebody may still write to the uppers */
 	bool vouched;		      /* somebody said that nobody is inside, or will be */
+	bool layers_idle;	      /* frozen: nobody was on a layer, and all are off */
+	bool proving;		      /* frozen: whether anybody is inside is still to be asked */
 	bool idle_proven;	      /* frozen: nobody of this mount namespace was inside */
 	bool group_ended;	      /* frozen: it had a control group, in which nobody is left */
 	struct fs_upper *upper;	      /* its layer, while it is served */
@@ -125,7 +127,8 @@ struct fs_sandboxes {
 	struct fs_pooled *going GUARDED_BY(reap_lock);
 	struct fs_pooled *ready GUARDED_BY(reap_lock);
 	size_t nr_ready GUARDED_BY(reap_lock);
-	_Atomic int nr_dirs; /* dir_fd of sandboxes that are open */
+	_Atomic int nr_dirs;	  /* dir_fd of sandboxes that are open */
+	_Atomic unsigned nr_away; /* layers that are off and still to be unmounted */
 };
 
 /* table: sandbox.c */
@@ -247,13 +250,21 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 /* Unmount all, detaching what is busy; notes leftovers and moved layers. */
 void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /*
- * Kill the control group, unmount, and never mount again; it is covered. Sets idle_proven:
- * the control group, if there is one, is empty, and neither the bind nor a layer on it was
- * found in use. The layers are unmounted then, and the bind is parked, or unmounted too.
- * Sets foreign.
+ * Kill the control group, take the layers off, and never mount again; it is covered. Sets
+ * foreign, and layers_idle: no layer was found in use, and the control group, if there is
+ * one, is empty. Then what is left is to be asked of the bind, while something else is done.
  * Negative: what is mounted could not be told, and is still; to be tried again.
  */
 int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
+/*
+ * While proving: ask whether anybody is on the bind, which is parked, or unmounted too. Any
+ * thread, once; changes nothing of the sandbox.
+ */
+int fs_layers_ask(struct fs_sandboxes *all, const struct fs_sandbox *sb);
+/* The claimant, with what that returned. Sets idle_proven. */
+void fs_layers_settle(struct fs_sandboxes *all, struct fs_sandbox *sb, int answer);
+/* Unmount what was taken off. Blocks; one thread at a time. */
+void fs_layers_sweep(struct fs_sandboxes *all);
 /* Open the uppers of a frozen sandbox; end with fs_layers_close. */
 int fs_layers_open(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		   struct fs_merge *out, struct err *err);

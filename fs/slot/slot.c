@@ -29,6 +29,7 @@
 #define MAX_BINDS      256 /* that are unmounted in the end */
 #define PARK_MS	       10000
 #define PARK_PREFIX    ".slot-" /* as no id begins */
+#define OFF_PREFIX     ".off-"
 
 enum drop_reason {
 	DROP_BUSY,	/* not proven idle */
@@ -56,6 +57,7 @@ TAILQ_HEAD(slot_list, fs_slot);
 
 struct fs_slots {
 	struct fs_slots_options opts;
+	char off[sizeof(OFF_PREFIX) + 32];    /* constant */
 	struct fs_slots_place place;	      /* set before any sandbox is shown */
 	_Atomic bool attached;		      /* place is set */
 	_Atomic unsigned long long listed_ns; /* when the root was last listed; 0: not since told */
@@ -76,9 +78,15 @@ struct fs_slots {
 int fs_slots_new(const struct fs_slots_options *opts, struct fs_slots **out)
 {
 	struct fs_slots *slots = calloc(1, sizeof(*slots));
+	char rnd[33];
 
 	if (!slots)
 		return -ENOMEM;
+	if (io_random_hex(rnd, 16) < 0) {
+		free(slots);
+		return -EIO;
+	}
+	(void)snprintf(slots->off, sizeof(slots->off), "%s%s", OFF_PREFIX, rnd);
 	slots->opts = *opts;
 	if (slots->opts.max_slots == 0)
 		slots->opts.max_slots = MAX_SLOTS;
@@ -121,6 +129,11 @@ void fs_slots_attach(struct fs_slots *slots, const struct fs_slots_place *place)
 	slots->place = *place;
 	atomic_store(&slots->attached, true);
 	fs_inode_table_adopt(place->session->table, !slots->opts.no_adopt);
+}
+
+const char *fs_slots_off(const struct fs_slots *slots)
+{
+	return slots->off;
 }
 
 int fs_slots_lookup(struct fs_slots *slots, const char *name, struct cas_digest *root,

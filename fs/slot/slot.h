@@ -65,6 +65,12 @@ struct fs_slots_place {
 };
 void fs_slots_attach(struct fs_slots *slots, const struct fs_slots_place *place);
 
+/*
+ * The name of a directory in session one, unlisted and not to be guessed, onto which mounts
+ * are put that are to go. It is there as long as session one is.
+ */
+const char *fs_slots_off(const struct fs_slots *slots);
+
 /* For threads that answer the kernel: 1 and what a parking place shows; 0: none. */
 int fs_slots_lookup(struct fs_slots *slots, const char *name, struct cas_digest *root,
 		    uint64_t *serial);

@@ -19,7 +19,7 @@
 #include "fs/view/trees.h"
 #include "fs/view/view.h"
 
-enum top_tag { TOP_ROOT, TOP_PLACE };
+enum top_tag { TOP_ROOT, TOP_PLACE, TOP_OFF };
 
 struct fs_view_top {
 	struct fs_view view;
@@ -181,11 +181,19 @@ static int find_sandbox(struct fs_view_boxes *boxes, const char *id, struct cas_
 static int boxes_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 			struct fs_entry *out, struct err *err)
 {
+	const struct fs_fixed off = {name, TOP_OFF, 0100, FS_KIND_DIR};
 	struct fs_view_boxes *boxes = view->ctx;
 	struct cas_digest root;
 	uint64_t serial;
-	int ret = find_sandbox(boxes, name, &root, &serial);
+	int ret;
 
+	if (dir->tag == TOP_OFF)
+		return 0;
+	if (boxes->slots && strcmp(name, fs_slots_off(boxes->slots)) == 0) {
+		ret = fs_fixed_entry(view, &off, name, out);
+		return ret < 0 ? ret : 1;
+	}
+	ret = find_sandbox(boxes, name, &root, &serial);
 	if (ret <= 0)
 		return ret;
 	ret = boxes->uppers ? fs_uppers_root(boxes->uppers, serial, out, err) : 0;
@@ -226,8 +234,11 @@ static int boxes_list(const struct fs_view *view, const struct fs_entry *dir, ui
 {
 	struct fs_view_boxes *boxes = view->ctx;
 	struct boxes_list list = {boxes, each, ctx, 0};
-	struct fs_sandboxes *all = gate_enter(boxes);
+	struct fs_sandboxes *all;
 
+	if (dir->tag == TOP_OFF)
+		return 0;
+	all = gate_enter(boxes);
 	fs_slots_listed(boxes->slots);
 	if (all) {
 		fs_sandboxes_list(all, FS_SANDBOXES_ONE, start, boxes_list_one, &list);

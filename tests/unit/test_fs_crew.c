@@ -72,11 +72,39 @@ static void test_many_may_bring_work(void **state)
 	fs_crew_free(crew);
 }
 
+static void count_loan(void *ctx)
+{
+	(void)usleep(100);
+	atomic_fetch_add((_Atomic int *)ctx, 1);
+}
+
+/* Lent and given back: it was called once, or not at all, and never later. */
+static void test_what_is_lent_is_over_when_returned(void **state)
+{
+	struct fs_crew *crew = NULL;
+
+	assert_int_equal(fs_crew_new(&crew, NULL), 0);
+	for (int i = 0; i < 200; i++) {
+		_Atomic int nr = 0;
+		struct fs_crew_loan *loan = fs_crew_lend(crew, count_loan, &nr);
+		bool called;
+
+		if (i % 2)
+			(void)usleep(50);
+		called = fs_crew_return(crew, loan);
+		assert_int_equal(atomic_load(&nr), called ? 1 : 0);
+	}
+	assert_null(fs_crew_lend(NULL, count_loan, NULL));
+	assert_false(fs_crew_return(NULL, NULL));
+	fs_crew_free(crew);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_item_is_done_once),
 		cmocka_unit_test(test_many_may_bring_work),
+		cmocka_unit_test(test_what_is_lent_is_over_when_returned),
 	};
 
 	return cmocka_run_group_tests_name("fs_crew", tests, NULL, NULL);

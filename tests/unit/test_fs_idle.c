@@ -46,6 +46,7 @@ static bool idle_proven(struct fixture *f)
 	assert_int_equal(fs_sandbox_claim(f->box.all, "i", &sb, NULL), 0);
 	assert_int_equal(fs_layers_freeze(f->box.all, sb, NULL), 0);
 	assert_true(sb->frozen);
+	fs_layers_settle(f->box.all, sb, sb->proving ? fs_layers_ask(f->box.all, sb) : 0);
 	idle = sb->idle_proven;
 	fs_sandbox_unclaim(f->box.all, sb);
 	return idle;
