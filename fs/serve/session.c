@@ -115,6 +115,7 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 	session->dev = mount->dev;
 	session->wire.want_passthrough = opts->passthrough;
 	session->wire.want_killpriv = opts->uppers && opts->xattr;
+	fs_spin_init(&session->spin, !opts->spins);
 	if (opts->executor)
 		session->opts.nr_threads += SESSION_RUNNERS;
 	session->threads = calloc((size_t)session->opts.nr_threads, sizeof(*session->threads));
@@ -136,6 +137,7 @@ static void *session_thread(void *arg)
 {
 	struct fs_session *session = arg;
 	struct fuse_buf buf = {.mem = NULL};
+	struct fs_spin_self spin = {0};
 
 	cas_fetch_never_here(true);
 	/* What is made has the mode that the kernel says. */
@@ -145,7 +147,9 @@ static void *session_thread(void *arg)
 		int got;
 
 		(void)atomic_fetch_add(&session->nr_waiting, 1);
+		fs_spin_before(&session->spin, &spin, fuse_session_fd(session->se));
 		got = fuse_session_receive_buf(session->se, &buf);
+		fs_spin_after(&session->spin, &spin);
 		(void)atomic_fetch_sub(&session->nr_waiting, 1);
 		if (got == -EINTR || got == -EAGAIN)
 			continue;
@@ -271,6 +275,7 @@ void fs_session_free(struct fs_session *session)
 	if (session->se)
 		fuse_session_destroy(session->se);
 	fs_iobufs_free(session->iobufs);
+	fs_spin_fini(&session->spin);
 	fs_inode_table_free(session->table);
 	free(session->threads);
 	free(session);

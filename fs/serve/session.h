@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "fs/mount/mountfd.h"
+#include "fs/serve/spin.h"
 #include "fs/serve/wire.h"
 #include "fs/view/view.h"
 
@@ -46,6 +47,7 @@ struct fs_session_options {
 	 * again; nothing may rely on OPEN, RELEASE, FLUSH or a handle.
 	 */
 	bool no_opens;
+	bool spins; /* threads look for a moment before they sleep: spin.h */
 	/* Hand files to the kernel where it takes them; @probe_fd as fs_passthrough_new. */
 	bool passthrough;
 	int probe_fd; /* borrowed */
@@ -92,6 +94,7 @@ struct fs_session {
 	dev_t dev;
 	pthread_t *threads;
 	int nr_started;
+	struct fs_spin spin;
 	_Atomic int nr_waiting; /* threads that wait for a request */
 	_Atomic int nr_running; /* threads that run a command */
 	_Atomic bool stopping;
