@@ -6,7 +6,7 @@ alone
 
 # In $box until standard input ends; says "ready", then what it sees when told to look.
 cat > holder.py << 'PY'
-import mmap, os, socket, subprocess, sys
+import ctypes, mmap, os, socket, subprocess, sys
 how, box = sys.argv[1], sys.argv[2]
 held = []
 child = None
@@ -27,6 +27,15 @@ elif how == "socket":
 elif how == "mapping":
     fd = os.open(box + "/d/f", os.O_RDONLY)
     held.append(mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ))
+    os.close(fd)
+elif how == "uring":
+    libc = ctypes.CDLL(None, use_errno=True)
+    ring = libc.syscall(425, 4, ctypes.create_string_buffer(120))  # io_uring_setup
+    fd = os.open(box + "/d/f", os.O_RDONLY)
+    if ring < 0 or libc.syscall(427, ring, 2, (ctypes.c_int * 1)(fd), 1) < 0:
+        print("no", flush=True)  # io_uring_register, IORING_REGISTER_FILES
+        sys.exit(0)
+    held.append(ring)
     os.close(fd)
 elif how == "binary":
     child = subprocess.Popen([box + "/d/sleep", "1000"], cwd="/")
@@ -67,13 +76,18 @@ count() {
 	casbox ctl config | sed "s/.*\"$1\":\([0-9]*\).*/\1/"
 }
 
-for how in cwd directory file path socket mapping binary; do
+for how in cwd directory file path socket mapping binary uring; do
 	reused=$(count reused)
 	busy=$(count busy)
 	box=$(sandbox_new "$one" --id first --output out/)
 	python3 holder.py $how "$box" < in > out &
 	exec 3> in 4< out
 	read -r line <&4
+	if [ $how = uring ] && [ "$line" = no ]; then
+		exec 3>&- 4<&-
+		casbox sandbox remove first
+		break # the kernel has no io_uring for us; it is the last
+	fi
 	eq "$how" ready "$line"
 	echo mine > "$box/out/o"
 	casbox sandbox remove first
