@@ -20,6 +20,7 @@
 
 #define UPPER_SZ 32
 #define PARK_MS	 10000
+#define AWAY_MAX 16 /* then whoever has more waits for the kernel */
 
 static int layer_open_fd(int dir_fd, size_t n, struct err *err)
 {
@@ -233,7 +234,7 @@ static void note_bound(struct fs_sandbox *sb, const struct mounts *m)
 
 /* All but the bind, when the root that it shows has one already. */
 static int mounts_do(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mounts *m,
-		     struct err *err)
+		     void (*meanwhile)(void *ctx), void *ctx, struct err *err)
 {
 	size_t first = sb->bound ? 1 : 0;
 
@@ -243,12 +244,18 @@ static int mounts_do(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mou
 	}
 	if (first == m->nr + m->nr_watch)
 		return 0;
-	return fs_helper_run(all->helper, fs_sandbox_base(all, sb), m->steps + first,
-			     m->nr + m->nr_watch - first, false, err);
+	return fs_helper_run_while(all->helper, fs_sandbox_base(all, sb), m->steps + first,
+				   m->nr + m->nr_watch - first, false, meanwhile, ctx, err);
 }
 
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
 		    struct err *err)
+{
+	return fs_layers_mount_while(all, sb, dir_fd, again, NULL, NULL, err);
+}
+
+int fs_layers_mount_while(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
+			  void (*meanwhile)(void *ctx), void *ctx, struct err *err)
 {
 	struct mounts m;
 	int ret;
@@ -276,7 +283,7 @@ int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		ret = layer_step(all, sb, dir_fd, i, again, &m.steps[i + 1], err);
 	if (ret == 0) {
 		m.nr_watch = fs_sandbox_trace_watch(all, sb, m.targets, m.steps + m.nr);
-		ret = mounts_do(all, sb, &m, err);
+		ret = mounts_do(all, sb, &m, meanwhile, ctx, err);
 		if (ret < 0)
 			mounts_undo(all, sb, &m);
 		else if (m.steps[0].code < 0)
@@ -380,10 +387,14 @@ static void note_in_use(struct fs_sandbox *sb, size_t i, int code)
 		note_leftover(sb, i - 1, code);
 }
 
-/* A layer that is put out of the way first needs no waiting for the kernel. */
+/*
+ * A layer that is put out of the way needs no waiting for the kernel. But who unmounts them
+ * later may be slower than those who bring some.
+ */
 static bool may_put_away(const struct fs_sandboxes *all, const struct fs_sandbox *sb)
 {
-	return all->slots && sb->parking && sb->rec.allowance.keeper == FS_KEEPER_NONE;
+	return all->slots && sb->parking && sb->rec.allowance.keeper == FS_KEEPER_NONE &&
+	       atomic_load(&all->nr_away) < AWAY_MAX;
 }
 
 static struct fs_helper_step off_step(const struct fs_sandboxes *all, const struct fs_sandbox *sb,
@@ -511,15 +522,22 @@ void fs_layers_settle(struct fs_sandboxes *all, struct fs_sandbox *sb, int answe
 
 void fs_layers_sweep(struct fs_sandboxes *all)
 {
-	while (atomic_load(&all->nr_away) > 0) {
-		struct fs_helper_step step = {.op = FS_HELPER_UNMOUNT, .detach = true};
-		struct err err = {0};
+	unsigned nr;
 
-		(void)atomic_fetch_sub(&all->nr_away, 1);
-		step.target = fs_slots_off(all->slots);
-		if (fs_helper_run(all->helper, all->base, &step, 1, true, &err) < 0 &&
-		    !is_away(step.code))
-			log_warn("a layer of an ended sandbox: %s", err_text(&err, step.code));
+	while ((nr = atomic_load(&all->nr_away)) > 0) {
+		struct fs_helper_step steps[AWAY_MAX] = {0};
+		struct err err = {0};
+		int ret;
+
+		nr = nr < AWAY_MAX ? nr : AWAY_MAX;
+		for (unsigned i = 0; i < nr; i++)
+			steps[i] = (struct fs_helper_step){.op = FS_HELPER_UNMOUNT,
+							   .target = fs_slots_off(all->slots),
+							   .detach = true};
+		ret = fs_helper_run(all->helper, all->base, steps, nr, true, &err);
+		(void)atomic_fetch_sub(&all->nr_away, nr);
+		if (ret < 0 && !is_away(ret))
+			log_warn("layers of ended sandboxes: %s", err_text(&err, ret));
 	}
 }
 

@@ -181,6 +181,12 @@ static int helper_spawn(struct fs_helper *h, struct err *err)
 	return 0;
 }
 
+/* What to do while the helper works, once. */
+struct meanwhile {
+	void (*fn)(void *ctx); /* NULL: nothing, or no more */
+	void *ctx;
+};
+
 /* A request as it is put together. */
 struct message {
 	struct helper_request req;
@@ -260,7 +266,8 @@ static int wait_reply(struct fs_helper *h, struct helper_reply *reply, int timeo
 
 /* One exchange; a helper found dead before it took the request is replaced once. */
 static int exchange(struct fs_helper *h, struct message *m, int timeout_ms,
-		    const _Atomic bool *cancel, struct helper_reply *reply, struct err *err)
+		    const _Atomic bool *cancel, struct meanwhile *meanwhile,
+		    struct helper_reply *reply, struct err *err)
 {
 	int ret = 0;
 
@@ -274,6 +281,8 @@ static int exchange(struct fs_helper *h, struct message *m, int timeout_ms,
 			break;
 		helper_abandon(h);
 	}
+	if (ret == 0 && meanwhile && meanwhile->fn)
+		steal_ptr (&meanwhile->fn)(meanwhile->ctx);
 	if (ret == 0)
 		ret = wait_reply(h, reply, timeout_ms, cancel);
 	if (ret < 0) {
@@ -286,12 +295,12 @@ static int exchange(struct fs_helper *h, struct message *m, int timeout_ms,
 }
 
 static int call(struct fs_helper *h, struct message *m, int timeout_ms, const _Atomic bool *cancel,
-		struct helper_reply *reply, struct err *err)
+		struct meanwhile *meanwhile, struct helper_reply *reply, struct err *err)
 {
 	int ret;
 
 	turn_take(h);
-	ret = exchange(h, m, timeout_ms, cancel, reply, err);
+	ret = exchange(h, m, timeout_ms, cancel, meanwhile, reply, err);
 	turn_drop(h);
 	return ret;
 }
@@ -420,7 +429,7 @@ static void add_steps(struct message *m, const struct fs_helper_step *steps, siz
  */
 static int run_some(struct fs_helper *h, struct message *m, const char *base,
 		    struct fs_helper_step *steps, size_t nr, size_t done, bool go_on,
-		    struct err *err)
+		    struct meanwhile *meanwhile, struct err *err)
 {
 	struct helper_reply reply;
 	int failed = 0;
@@ -434,7 +443,7 @@ static int run_some(struct fs_helper *h, struct message *m, const char *base,
 		ret = err_set(err, -ENAMETOOLONG, "path too long for the mount helper: %.200s",
 			      steps[0].target);
 	if (ret == 0)
-		ret = call(h, m, CALL_TIMEOUT_MS, NULL, &reply, err);
+		ret = call(h, m, CALL_TIMEOUT_MS, NULL, meanwhile, &reply, err);
 	if (ret < 0) {
 		for (size_t i = 0; i < (m->req.nr ? m->req.nr : 1); i++)
 			steps[i].code = ret;
@@ -452,6 +461,13 @@ static int run_some(struct fs_helper *h, struct message *m, const char *base,
 int fs_helper_run(struct fs_helper *helper, const char *base, struct fs_helper_step *steps,
 		  size_t nr, bool go_on, struct err *err)
 {
+	return fs_helper_run_while(helper, base, steps, nr, go_on, NULL, NULL, err);
+}
+
+int fs_helper_run_while(struct fs_helper *helper, const char *base, struct fs_helper_step *steps,
+			size_t nr, bool go_on, void (*fn)(void *ctx), void *ctx, struct err *err)
+{
+	struct meanwhile meanwhile = {fn, ctx};
 	auto_free struct message *m = malloc(sizeof(*m));
 	struct err later = {0};
 	size_t done = 0;
@@ -463,7 +479,7 @@ int fs_helper_run(struct fs_helper *helper, const char *base, struct fs_helper_s
 		return err_set(err, -ENOMEM, "no memory to ask the mount helper");
 	while (done < nr) {
 		int ret = run_some(helper, m, base, steps + done, nr - done, done, go_on,
-				   first ? &later : err);
+				   &meanwhile, first ? &later : err);
 
 		if (ret < 0 && first == 0)
 			first = ret;
@@ -548,7 +564,7 @@ static int call_path(struct fs_helper *h, enum helper_op op, const char *path, c
 	if (ret == 0)
 		ret = add_step(m, op, 0, "", fds, nr_fds);
 	if (ret == 0)
-		ret = call(h, m, timeout_ms, cancel, &reply, err);
+		ret = call(h, m, timeout_ms, cancel, NULL, &reply, err);
 	if (ret < 0)
 		return ret;
 	return reply.code[0] < 0 ? err_set(err, reply.code[0], "%s", reply.msg) : reply.code[0];

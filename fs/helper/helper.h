@@ -127,6 +127,15 @@ struct fs_helper_step {
 int fs_helper_run(struct fs_helper *helper, const char *base, struct fs_helper_step *steps,
 		  size_t nr, bool go_on, struct err *err);
 
+/*
+ * The same; @meanwhile (may be NULL) is called once when the helper has been asked and before
+ * its answer is waited for. It should be short: others may wait for their turn. Not called
+ * when there was nobody to ask.
+ */
+int fs_helper_run_while(struct fs_helper *helper, const char *base, struct fs_helper_step *steps,
+			size_t nr, bool go_on, void (*meanwhile)(void *ctx), void *ctx,
+			struct err *err);
+
 /* One such step. */
 int fs_helper_bind(struct fs_helper *helper, int source_fd, const char *base, const char *target,
 		   struct err *err);

@@ -186,6 +186,29 @@ static int sandbox_new(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	return 0;
 }
 
+/* The record of a sandbox that is being made. */
+struct recording {
+	struct fs_sandboxes *all;
+	struct fs_sandbox *sb;
+	bool done;
+	int ret;
+	struct err *err;
+};
+
+/* It counts when its directory gets the sandbox's name: so it may be written beforehand. */
+static void write_record(void *ctx)
+{
+	struct recording *r = ctx;
+
+	if (r->done)
+		return;
+	r->done = true;
+	fs_sandbox_set_state(r->all, r->sb, FS_SANDBOX_LIVE);
+	r->ret = fs_record_write_new(&r->sb->rec, r->sb->dir_fd, r->all->durable, r->err);
+	if (r->ret == 0)
+		fs_sandbox_give(r->all, r->sb->dir_fd, FS_RECORD_NAME);
+}
+
 /*
  * Everything that can go wrong, with the sandbox's own directory still under the name
  * @dir: taking the id, with the record in it, is what makes it a sandbox.
@@ -193,6 +216,7 @@ static int sandbox_new(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const char *dir,
 			struct err *err)
 {
+	struct recording record = {.all = all, .sb = sb, .err = err};
 	struct fs_derived *view = NULL;
 	int ret = fs_sandbox_derive(all, sb, &view, err);
 
@@ -206,7 +230,9 @@ static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const c
 		fs_derived_free(view);
 		return ret;
 	}
-	ret = fs_layers_mount(all, sb, sb->dir_fd, false, err);
+	ret = fs_layers_mount_while(
+		all, sb, sb->dir_fd, false,
+		sb->rec.allowance.keeper == FS_KEEPER_NONE ? write_record : NULL, &record, err);
 	if (ret < 0)
 		return ret;
 	ret = fs_allowance_set(all, sb, sb->dir_fd, err);
@@ -214,10 +240,8 @@ static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const c
 		fs_layers_unmount(all, sb);
 		return ret;
 	}
-	fs_sandbox_set_state(all, sb, FS_SANDBOX_LIVE);
-	ret = fs_record_write_new(&sb->rec, sb->dir_fd, all->durable, err);
-	if (ret == 0)
-		fs_sandbox_give(all, sb->dir_fd, FS_RECORD_NAME);
+	write_record(&record);
+	ret = record.ret;
 	if (ret == 0 && renameat2(all->dir_fd, dir, all->dir_fd, sb->rec.id, RENAME_NOREPLACE) < 0)
 		ret = err_set(err, -errno, "cannot make the directory of sandbox %s: %m",
 			      sb->rec.id);

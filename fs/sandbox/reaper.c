@@ -32,6 +32,7 @@
 #define READY_LOW 4 /* below, it hurries */
 #define READY_MIN 12
 #define READY_MAX 32
+#define GOING_FDS 64 /* directories that wait with a descriptor */
 #define DOZE_NS	  20000000ULL
 
 static bool has_prefix(const char *name, const char *prefix)
@@ -54,12 +55,19 @@ static void reap_name(struct fs_sandboxes *all, const char *name)
 
 static void going_add(struct fs_sandboxes *all, struct fs_pooled *dir)
 {
+	int spare_fd = -1;
+
 	lock_take(&all->reap_lock);
 	dir->next = all->going;
 	all->going = dir;
+	/* Too many for all of them to be used again: these are only deleted. */
+	if (++all->nr_going > GOING_FDS)
+		spare_fd = steal_fd(&dir->dir_fd);
 	if (!all->reap_dozing)
 		(void)pthread_cond_signal(&all->reap_wake);
 	lock_drop(&all->reap_lock);
+	if (spare_fd >= 0)
+		(void)close(spare_fd);
 }
 
 /* What an earlier daemon left, before there is anything of ours. */
@@ -165,6 +173,7 @@ static int next_task(struct fs_sandboxes *all, struct fs_pooled **dir, bool *aga
 	if (!all->reap_stop && all->going) {
 		*dir = all->going;
 		all->going = (*dir)->next;
+		all->nr_going--;
 		*again = all->nr_ready < READY_MAX;
 		ret = 1;
 	} else if (!all->reap_stop) {

@@ -125,6 +125,7 @@ struct fs_sandboxes {
 	bool reap_stop GUARDED_BY(reap_lock);
 	bool reap_dozing GUARDED_BY(reap_lock); /* it looks for work soon, unasked */
 	struct fs_pooled *going GUARDED_BY(reap_lock);
+	size_t nr_going GUARDED_BY(reap_lock);
 	struct fs_pooled *ready GUARDED_BY(reap_lock);
 	size_t nr_ready GUARDED_BY(reap_lock);
 	_Atomic int nr_dirs;	  /* dir_fd of sandboxes that are open */
@@ -247,6 +248,9 @@ int fs_layers_prepare(struct fs_sandbox *sb, int dir_fd, struct err *err);
  */
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
 		    struct err *err);
+/* The same, with @meanwhile called while the helper is at it, or not at all. */
+int fs_layers_mount_while(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
+			  void (*meanwhile)(void *ctx), void *ctx, struct err *err);
 /* Unmount all, detaching what is busy; notes leftovers and moved layers. */
 void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb);
 /*

@@ -249,6 +249,15 @@ static void test_idle_mount_is_told_and_stays(void **state)
 	end(&f);
 }
 
+static int put_away(struct fixture *f, const struct fs_helper_step *bind)
+{
+	struct fs_helper_step step = {
+		.op = FS_HELPER_AWAY, .target = bind->target, .source = "off", .key = bind->key};
+
+	(void)fs_helper_run(f->h, f->base, &step, 1, false, NULL);
+	return step.code;
+}
+
 /* Two of them, so that one lies on the other; who is in one gets it back where it was. */
 static void test_mount_is_put_away_unless_in_use(void **state)
 {
@@ -257,31 +266,28 @@ static void test_mount_is_put_away_unless_in_use(void **state)
 		{.op = FS_HELPER_BIND, .target = "id/d"},
 		{.op = FS_HELPER_BIND, .target = "id/e"},
 	};
-	struct fs_helper_step away[2] = {0};
 	int fd;
 
 	begin(&f, state);
 	assert_int_equal(tests_sh(f.base, "mkdir id/e off"), 0);
 	binds[0].fd[0] = binds[1].fd[0] = f.up;
 	assert_int_equal(fs_helper_run(f.h, f.base, binds, 2, false, NULL), 0);
-	for (int i = 0; i < 2; i++)
-		away[i] = (struct fs_helper_step){.op = FS_HELPER_AWAY,
-						  .target = binds[i].target,
-						  .source = "off",
-						  .key = binds[i].key};
 	fd = open(tests_path(f.base, "id/d"), O_PATH | O_CLOEXEC);
 	assert_true(fd >= 0);
-	assert_int_equal(fs_helper_run(f.h, f.base, away, 2, true, NULL), -EBUSY);
-	assert_int_equal(away[1].code, 0);
+	assert_int_equal(put_away(&f, &binds[0]), -EBUSY);
+	assert_int_equal(put_away(&f, &binds[1]), 0);
 	assert_int_equal(tests_sh(f.base, "grep -q /base/id/d /proc/self/mounts"), 0);
 	assert_int_equal(tests_sh(f.base, "! grep -q /base/id/e /proc/self/mounts"), 0);
 	(void)close(fd);
-	assert_int_equal(fs_helper_run(f.h, f.base, away, 1, false, NULL), 0);
+	assert_int_equal(put_away(&f, &binds[0]), 0);
 	assert_int_equal(tests_sh(f.base, "test $(grep -c /base/off /proc/self/mounts) = 2"), 0);
 	/* It is not there any more, or it is another one. */
-	assert_int_equal(fs_helper_run(f.h, f.base, away, 1, false, NULL), -EINVAL);
+	assert_int_equal(put_away(&f, &binds[0]), -EINVAL);
 	assert_int_equal(fs_helper_bind(f.h, f.up, f.base, "id/d", NULL), 0);
-	assert_int_equal(fs_helper_run(f.h, f.base, away, 1, false, NULL), -ESTALE);
+	assert_int_equal(put_away(&f, &binds[1]), -EINVAL);
+	assert_int_equal(
+		put_away(&f, &(struct fs_helper_step){.target = "id/d", .key = binds[1].key}),
+		-ESTALE);
 	for (int i = 0; i < 2; i++)
 		assert_int_equal(fs_helper_unmount(f.h, f.base, "off", false, NULL), 0);
 	assert_int_equal(fs_helper_unmount(f.h, f.base, "id/d", false, NULL), 0);
