@@ -11,7 +11,7 @@ import errno, json, multiprocessing, os, random, shutil, subprocess, sys, time
 CASBOX, STORE, MNT = sys.argv[1:4]
 SECONDS, LANES, SEED = int(sys.argv[4]), int(sys.argv[5]), int(sys.argv[6])
 NR_TREES = 24
-GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.EBUSY)
+GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR, errno.EISDIR, errno.EBUSY)
 
 
 class Control:
