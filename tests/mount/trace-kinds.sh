@@ -98,6 +98,34 @@ replaced() {
 	mount_stop
 }
 
+# Roots serve one sandbox after the other, with marks or without: nothing that is read is missed,
+# and nothing is told of another sandbox.
+reused() {
+	mkdir -p "$T/lane/x/y" "$T/lane/z"
+	for f in a x/b x/y/c z/d; do echo "$f" > "$T/lane/$f"; done
+	mount_start
+	for i in $(seq 12); do
+		# Directories come and go.
+		rm -rf "$T/lane/z" "$T/lane/x/w$((i - 2))"
+		mkdir -p "$T/lane/x/w$i"
+		echo "$i" > "$T/lane/x/w$i/e"
+		[ $((i % 3)) -eq 0 ] || { mkdir "$T/lane/z" && echo d > "$T/lane/z/d"; }
+		kind=reads
+		[ $((i % 4)) -ne 2 ] || kind=off
+		box=$(sandbox_new "$(put "$T/lane")" --id "lane$i" --trace $kind)
+		other=$(sandbox_new "$(put "$T/lane")" --id "other$i" --trace reads)
+		(cd "$box" && find . -type f ! -name a -exec cat {} + > "$T/out")
+		cat "$other/a" > "$T/out"
+		if [ $kind = reads ] && first "lane$i" inputs-read | grep -q '^# reads:'; then
+			eq "unread of $i" a "$(lines "lane$i" inputs-unread)"
+			eq "read of the other" a "$(lines "other$i" inputs-read)"
+		fi
+		casbox sandbox finish --remove "lane$i" > "$T/out"
+		casbox sandbox remove "other$i"
+	done
+	mount_stop
+}
+
 # The files of a run, for who has no mount to look at.
 run_files() {
 	casbox run --root "$root" --output out/ --trace exact --trace-dir "$T/td" -- \
@@ -117,5 +145,6 @@ run_files() {
 each_user body
 [ -n "${TEST_PLAIN:-}" ] || {
 	replaced
+	reused
 	run_files
 }
