@@ -20,6 +20,7 @@
 #include "fs/control/control.h"
 #include "fs/control/prefetch.h"
 #include "fs/control/quota.h"
+#include "fs/learn/learn.h"
 #include "fs/node/inode.h"
 #include "fs/report/events.h"
 #include "fs/report/prom.h"
@@ -383,6 +384,30 @@ static void write_prefetches(struct prom *p, struct fs_prefetches *all)
 		 s.bytes);
 }
 
+/* What was fetched for a habit: how much of it was of use, how much of what was needed. */
+static void write_learn(struct prom *p, struct fs_learn *learn)
+{
+	struct fs_learn_stats s = {0};
+
+	if (learn)
+		fs_learn_stats(learn, &s);
+	prom_one(p, PROM_GAUGE, "casbox_prefetch_habits", "Kinds of actions that are known.",
+		 s.nr_habits);
+	prom_family(
+		p, PROM_COUNTER, "casbox_prefetch_learned_total",
+		"Blobs fetched since similar actions read them, and those they did not tell of.");
+	prom_value(p, "state=\"fetched\"", s.nr_foreseen);
+	prom_value(p, "state=\"used\"", s.nr_used);
+	prom_value(p, "state=\"unused\"", s.nr_unused);
+	prom_value(p, "state=\"unforeseen\"", s.nr_unforeseen);
+	prom_family(p, PROM_GAUGE, "casbox_prefetch_precision_ratio",
+		    "Of the blobs that were fetched so: the part that was read.");
+	prom_ratio(p, NULL, s.nr_used, s.nr_used + s.nr_unused);
+	prom_family(p, PROM_GAUGE, "casbox_prefetch_recall_ratio",
+		    "Of the blobs that were read and not here: the part that was fetched so.");
+	prom_ratio(p, NULL, s.nr_used, s.nr_used + s.nr_unforeseen);
+}
+
 static void write_self(struct prom *p, const struct fs_metrics *m)
 {
 	struct fs_events_stats events;
@@ -417,5 +442,6 @@ int fs_metrics_write(struct fs_metrics *m, struct buf *out)
 	write_fetch(&p, m->from.fetch);
 	write_tiers(&p, m->from.fetch);
 	write_prefetches(&p, m->from.prefetches);
+	write_learn(&p, m->from.learn);
 	return p.ret;
 }

@@ -9,6 +9,7 @@ struct control_guard;
 struct control_quota;
 struct fs_backing_table;
 struct fs_events;
+struct fs_learn;
 struct fs_prefetches;
 struct fs_pusher;
 struct fs_sandboxes;
@@ -29,6 +30,7 @@ struct fs_metrics_sources {
 	struct fs_backing_table *backing;
 	struct cas_fetch *fetch;	  /* may be NULL */
 	struct fs_prefetches *prefetches; /* NULL with it */
+	struct fs_learn *learn;		  /* as well */
 	struct fs_events *events;
 	const struct control_quota *quota;
 	const struct control_guard *guard;

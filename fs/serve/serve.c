@@ -218,6 +218,7 @@ static int make_metrics(struct daemon *d)
 		.backing = d->backing,
 		.fetch = d->fetch,
 		.prefetches = d->prefetches,
+		.learn = d->learn,
 		.events = d->events,
 		.quota = &d->quota,
 		.guard = &d->guard,

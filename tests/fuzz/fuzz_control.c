@@ -2,6 +2,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cas/base/err.h"
@@ -13,6 +14,7 @@ static const struct control_opt opts[] = {
 	{"root", CONTROL_OPT_VALUE | CONTROL_OPT_REQUIRED, "DIGEST"},
 	{"output", CONTROL_OPT_VALUE | CONTROL_OPT_MULTI, "PATH"},
 	{"exit-code", CONTROL_OPT_VALUE, "N"},
+	{"writable", CONTROL_OPT_VALUE, "outputs|dirs|all"},
 	{"attach", 0, NULL},
 	{NULL, 0, NULL},
 };
@@ -20,9 +22,31 @@ static const struct control_opt no_opts[] = {{NULL, 0, NULL}};
 
 static const struct control_command table[] = {
 	{"create", "", opts, NULL, NULL},
-	{"list", "", no_opts, NULL, NULL},
+	{"list", "", no_opts, "", NULL},
 	{NULL, NULL, NULL, NULL, NULL},
 };
+
+static void check_choice(const struct control_request *req)
+{
+	const char *value = control_get(req, "writable");
+
+	if (value)
+		FUZZ_CHECK(strcmp(value, "outputs") == 0 || strcmp(value, "dirs") == 0 ||
+			   strcmp(value, "all") == 0);
+}
+
+static void check_values(const struct control_request *req)
+{
+	size_t nr = 0, count = 0;
+	const char **values = control_values(req, "output", &nr);
+
+	for (size_t i = 0; i < req->nr_items; i++)
+		count += strcmp(req->items[i].opt->name, "output") == 0;
+	FUZZ_CHECK(values == NULL || nr == count);
+	for (size_t i = 0; values && i < nr; i++)
+		FUZZ_CHECK(values[i] != NULL);
+	free(values);
+}
 
 static void check_request(const struct control_request *req)
 {
@@ -50,6 +74,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	FUZZ_CHECK(ret == 0 || ret == -EINVAL || ret == -ENOMEM);
 	if (ret == 0) {
 		check_request(&req);
+		check_choice(&req);
+		check_values(&req);
+		FUZZ_CHECK(!control_takes_long(&req) || req.command == &table[1]);
 		ret = control_get_number(&req, "exit-code", -10, 10, &number, &err);
 		FUZZ_CHECK(ret == 0 ? number >= -10 && number <= 10 : ret == -EINVAL);
 	} else {
