@@ -146,7 +146,7 @@ int cas_tier_action_put(struct cas_tier *tier, const struct cas_digest *action, 
 /* What happened so far, for stat and metrics. */
 struct cas_tier_stats {
 	uint64_t nr_requests; /* attempts that reached the transport */
-	uint64_t nr_failures; /* of them */
+	uint64_t nr_failures; /* of them; refused credentials count, too */
 	uint64_t nr_blobs_in;
 	uint64_t bytes_in;
 	uint64_t nr_blobs_out;

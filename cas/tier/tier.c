@@ -300,6 +300,8 @@ static void judge(struct cas_tier *tier, int ret) REQUIRES(tier->lock)
 		return;
 	}
 	if (!is_failure(ret)) {
+		/* Wrong credentials are nothing that a pause would mend, but an error. */
+		tier->stats.nr_failures += ret == -EACCES;
 		if (was_probe)
 			log_info("tier %s answers again", tier->url.text);
 		tier->nr_failed = 0;

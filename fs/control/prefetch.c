@@ -127,7 +127,7 @@ NO_LOCK_CHECK int fs_prefetches_new(struct cas_store *store, struct cas_fetch *f
 	return 0;
 }
 
-NO_LOCK_CHECK void fs_prefetches_free(struct fs_prefetches *all)
+void fs_prefetches_stop(struct fs_prefetches *all)
 {
 	if (!all)
 		return;
@@ -136,6 +136,13 @@ NO_LOCK_CHECK void fs_prefetches_free(struct fs_prefetches *all)
 	for (struct prefetch *p = all->list; p; p = p->next)
 		atomic_store(&p->progress.cancel, true);
 	lock_drop(&all->lock);
+}
+
+void fs_prefetches_free(struct fs_prefetches *all)
+{
+	if (!all)
+		return;
+	fs_prefetches_stop(all);
 	fs_executor_free(all->executor);
 	lock_fini(&all->lock);
 	free(all);

@@ -21,7 +21,8 @@ struct fs_prefetches;
 /* All outlive it; @events may be NULL. */
 int fs_prefetches_new(struct cas_store *store, struct cas_fetch *fetch, struct fs_events *events,
 		      struct fs_prefetches **out);
-/* Ends what runs. */
+/* No more are begun, and those that run end soon. NULL is fine, as for the next. */
+void fs_prefetches_stop(struct fs_prefetches *all);
 void fs_prefetches_free(struct fs_prefetches *all);
 
 /* In the background: *id is how events name it. -ENOMEM, -ECANCELED: the daemon ends. */

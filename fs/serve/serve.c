@@ -657,6 +657,7 @@ static bool stop_commands(struct daemon *d)
 	if (!d->channels)
 		return true;
 	atomic_store(&d->ending, true);
+	fs_prefetches_stop(d->prefetches);
 	fs_channels_shut(d->channels);
 	done = fs_channels_wait(d->channels, 0, now + wait_ms * NS_PER_MS);
 	if (!done)
