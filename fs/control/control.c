@@ -39,9 +39,21 @@ int control_get_digest(const struct control_call *call, const char *opt, struct 
 }
 
 static const char intro[] =
-	"A line written to .casbox/control is a command; one JSON object is read from the same\n"
-	"open file. Words are quoted as in a shell, or the line is an object: {\"command\":\"show\",\n"
-	"\"id\":\"x\"}. `casbox ctl COMMAND...` does the same.\n\n";
+	"Files of this directory, .casbox, which is the owner's:\n"
+	"  control          takes a command a line, and gives a JSON object for each\n"
+	"  events           a line for what happens; tail -f follows it\n"
+	"  metrics          what was counted, for Prometheus\n"
+	"  log-level        to be read, or written: error, warn, info, debug\n"
+	"  config, version  what is in force, and who this is\n"
+	"  sandboxes/ID/    status of each sandbox; what its action read and missed, if it was made\n"
+	"                   with a trace: inputs-read inputs-unread lookups-failed missing writes\n"
+	"Beside it: sandboxes/ID/, a blob's bytes as cas/file/HASH-SIZE, a tree as\n"
+	"cas/directory/HASH-SIZE/, results of actions below ac/.\n\n"
+	"A command and its answer go over one open file, in a shell:\n"
+	"  exec 9<> control; echo list >&9; cat <&9\n"
+	"`casbox ctl COMMAND...` does the same. Words are quoted as in a shell, or the line is an\n"
+	"object: {\"command\":\"show\",\"id\":\"x\"}. \"ok\" in an answer is true, or false, with \"errno\"\n"
+	"and \"error\".\n\n";
 
 int control_help(const char *name, struct buf *out)
 {

@@ -47,6 +47,15 @@ built() {
 	wc -l < "$T/built"
 }
 
+# count SECONDS: builds finished meanwhile, in a thousand seconds.
+count() {
+	from=$(date +%s%N)
+	before=$(built)
+	sleep "$1"
+	after=$(built)
+	echo "$(((after - before) * 1000000 / (($(date +%s%N) - from) / 1000000)))"
+}
+
 rss_kb() {
 	sed -n 's/^VmRSS:[ \t]*\([0-9]*\) kB/\1/p' "/proc/$DAEMON/status"
 }
@@ -67,15 +76,11 @@ for b in 1 2 3 4 5 6 7 8; do
 done
 
 for pair in $(seq "$pairs"); do
-	before=$(built)
-	sleep "$window"
-	alone=$(($(built) - before))
+	alone=$(count "$window")
 	talk "$window"
-	before=$(built)
-	sleep "$window"
-	beside=$(($(built) - before))
+	beside=$(count "$window")
 	talked > /dev/null
-	echo "pair $pair: $alone builds without the talk, $beside with it"
+	echo "pair $pair: $alone builds in 1000 s without the talk, $beside with it"
 	[ "$alone" -eq 0 ] || echo "$((beside * 1000 / alone))" >> "$T/ratios"
 done
 [ "$pairs" -lt 5 ] || {
