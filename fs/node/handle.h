@@ -2,6 +2,7 @@
 #ifndef FS_NODE_HANDLE_H
 #define FS_NODE_HANDLE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,8 @@ enum fs_handle_kind { FS_HANDLE_BLOB, FS_HANDLE_TEXT, FS_HANDLE_CONTROL, FS_HAND
 /* What fuse_file_info.fh points to; @kind selects the arm. Written once, at open. */
 struct fs_handle {
 	enum fs_handle_kind kind;
+	/* Set, with release, when all is written; who gets it back from the kernel acquires. */
+	_Atomic bool ready;
 	bool counted;	    /* BLOB: by fs_passthrough_open, which decided: */
 	enum fs_io io;	    /* BLOB */
 	int32_t backing_id; /* BLOB with PASSTHROUGH */

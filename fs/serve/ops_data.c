@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,9 +40,14 @@ struct deferred {
 	struct fs_again again;
 };
 
+/* The kernel orders its answer after our open, of which neither compiler nor checker knows. */
 static struct fs_handle *handle_of(const struct fuse_file_info *fi)
 {
-	return fi ? (struct fs_handle *)(uintptr_t)fi->fh : NULL;
+	struct fs_handle *handle = fi ? (struct fs_handle *)(uintptr_t)fi->fh : NULL;
+
+	if (handle)
+		(void)atomic_load_explicit(&handle->ready, memory_order_acquire);
+	return handle;
 }
 
 static void free_handle(const struct fs_session *session, uint64_t id, struct fs_handle *handle)
@@ -155,6 +161,7 @@ static int open_handle(fuse_req_t req, const struct fs_inode *node, struct fs_ha
 static int reply_open(fuse_req_t req, struct fs_handle *handle, struct fuse_file_info *fi)
 {
 	fi->fh = (uintptr_t)handle;
+	atomic_store_explicit(&handle->ready, true, memory_order_release);
 	switch (handle->kind) {
 	case FS_HANDLE_BLOB:
 		if (handle->io == FS_IO_PASSTHROUGH)
