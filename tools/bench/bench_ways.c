@@ -352,7 +352,8 @@ static int run_traced(struct bench_lane *lane, const struct bench_job *job, cons
 	if (fd >= 0)
 		(void)close(fd);
 	if (ret == 0)
-		ret = bench_ask(&lane->channel, NULL, err, "finish %s --exit-code 0 --remove", id);
+		ret = bench_ask(&lane->channel, NULL, err,
+				"finish %s --exit-code 0 --remove --alone", id);
 	at[3] = bench_now_ms();
 	times[BENCH_CREATE] = at[1] - at[0];
 	times[BENCH_FINISH] = at[3] - at[2];
