@@ -274,7 +274,7 @@ int fs_layers_mount_while(struct fs_sandboxes *all, struct fs_sandbox *sb, int d
 	if (sb->rec.writable != FS_WRITABLE_ALL && sb->rec.trace < FS_TRACE_READS &&
 	    !fs_plan_is_served(&sb->rec.plan))
 		fs_large_choose(all->large, &sb->rec.root, &sb->outputs, &sb->large);
-	ret = mounts_init(sb, all->uppers != NULL, &m);
+	ret = mounts_init(sb, all->uppers && sb->rec.trace != FS_TRACE_EXACT, &m);
 	free(sb->keys);
 	sb->keys = ret == 0 ? calloc(m.nr, sizeof(*sb->keys)) : NULL;
 	if (sb->keys == NULL)

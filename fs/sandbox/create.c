@@ -78,7 +78,8 @@ int fs_sandbox_plan(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err 
 	struct fs_plan plan;
 	int ret = fs_plan_make(&sb->outputs, sb->rec.writable, &tree, &plan, err);
 
-	if (ret == 0 && all->uppers)
+	/* Session two, where exact traces are, serves none. */
+	if (ret == 0 && all->uppers && sb->rec.trace != FS_TRACE_EXACT)
 		ret = fs_plan_serve(&plan, all->serve_always);
 	if (ret < 0)
 		return ret;

@@ -116,7 +116,8 @@ size_t fs_sandbox_trace_watch(struct fs_sandboxes *all, struct fs_sandbox *sb, c
 		not_told(sb, ret, &err);
 		return 0;
 	}
-	for (size_t i = 0; i <= plan->nr_layers; i++) {
+	/* Served layers are session one's, and have no targets. */
+	for (size_t i = 0; i <= (fs_plan_is_served(plan) ? 0 : plan->nr_layers); i++) {
 		if (i == 0 || plan->layers[i - 1].kind == FS_LAYER_OVERLAY)
 			out[nr++] = (struct fs_helper_step){.op = FS_HELPER_WATCH,
 							    .target = targets[i],
@@ -138,7 +139,8 @@ void fs_sandbox_trace_watched(struct fs_sandboxes *all, struct fs_sandbox *sb, i
 	for (size_t i = 0; ret == 0 && i < nr; i++)
 		ret = steps[i].code;
 	for (size_t i = 0; ret == 0 && i < sb->rec.plan.nr_layers; i++) {
-		if (sb->rec.plan.layers[i].kind == FS_LAYER_OVERLAY)
+		if (!fs_plan_is_served(&sb->rec.plan) &&
+		    sb->rec.plan.layers[i].kind == FS_LAYER_OVERLAY)
 			ret = watch_overlay(all, sb, dir_fd, i, &err);
 	}
 	if (ret < 0)
