@@ -24,7 +24,7 @@ QUOTA = 3 << 20
 ROUND = 45  # seconds between two looks at everything
 HANG = int(os.environ.get("STORM_HANG", 240))
 DOWN = (errno.ENOTCONN, errno.ECONNABORTED, errno.ENOENT, errno.EIO, errno.ESTALE, errno.ENODEV, errno.EBUSY)
-GONE = ("in no tier", "no blob", "is not there", "not pinned")
+GONE = ("in no tier", "is not in the store", "no blob", "is not there", "not pinned")
 
 ENV = dict(os.environ, CASBOX_STORE=STORE, CASBOX_DURABILITY="none", CASBOX_MAX_SIZE=str(QUOTA))
 if SPOOL:
