@@ -41,12 +41,11 @@
 #include "cas/put/copy.h"
 #include "cas/store/lease.h"
 #include "fs/backing/probe.h"
+#include "fs/capture/hints.h"
 #include "fs/capture/same_file.h"
 
 #define EVENTS_SZ     65536
 #define PENDING_MAX   8192
-#define KNOWN_MAX     32768
-#define TIMES_MAX     3 /* a file that is written again and again is left alone */
 #define DELAY_NS      30000000ULL
 #define TICK_NS	      20000000LL /* no kernel's clock ticks more slowly */
 #define HASH_MIN      (64 << 10) /* below, hashing is a small part of moving a file */
@@ -66,25 +65,6 @@ struct pending {
 
 TAILQ_HEAD(pending_list, pending);
 
-struct file_key {
-	uint64_t dev;
-	uint64_t ino;
-};
-
-/* A file that is, or is being, hashed. */
-struct known {
-	TAILQ_ENTRY(known) age;
-	UT_hash_handle hh;
-	struct file_key key;
-	struct fs_early_hint hint;
-	int64_t born_ns; /* inode numbers are used again; 0: not known */
-	unsigned nr_times;
-	bool busy;
-	bool valid;
-};
-
-TAILQ_HEAD(known_list, known);
-
 struct fs_early {
 	struct fs_early_options opts;
 	int notify_fd;
@@ -99,13 +79,7 @@ struct fs_early {
 	struct pending *pending;
 	uint64_t strange[STRANGE_SLOTS]; /* directories that are no sandbox's */
 	char *base;			 /* path of opts.dir_fd */
-
-	struct lock lock; /* rank LEAF */
-	pthread_cond_t done;
-	struct known *known GUARDED_BY(lock);
-	struct known_list ages GUARDED_BY(lock);
-	uint64_t nr_hashed GUARDED_BY(lock);
-	uint64_t nr_used GUARDED_BY(lock);
+	struct fs_hints *hints;
 };
 
 static uint64_t hash_bytes(uint64_t h, const void *data, size_t len)
@@ -119,94 +93,6 @@ static uint64_t hash_bytes(uint64_t h, const void *data, size_t len)
 
 /* --- what is known --- */
 
-static struct known *find_locked(struct fs_early *early, const struct stat *st)
-	REQUIRES(early->lock)
-{
-	const struct file_key key = {st->st_dev, st->st_ino};
-	struct known *k;
-
-	HASH_FIND(hh, early->known, &key, sizeof(key), k);
-	return k;
-}
-
-static void forget_locked(struct fs_early *early, struct known *k) REQUIRES(early->lock)
-{
-	HASH_DEL(early->known, k);
-	TAILQ_REMOVE(&early->ages, k, age);
-	free(k);
-}
-
-static struct known *add_locked(struct fs_early *early, const struct stat *st) REQUIRES(early->lock)
-{
-	struct known *k = calloc(1, sizeof(*k));
-
-	if (!k)
-		return NULL;
-	/* The thread adds them, and is busy with none now. */
-	if (HASH_COUNT(early->known) >= KNOWN_MAX)
-		forget_locked(early, TAILQ_FIRST(&early->ages));
-	k->key = (struct file_key){st->st_dev, st->st_ino};
-	HASH_ADD(hh, early->known, key, sizeof(k->key), k);
-	if (!k->hh.tbl) {
-		free(k);
-		return NULL;
-	}
-	TAILQ_INSERT_TAIL(&early->ages, k, age);
-	return k;
-}
-
-static int64_t born_ns(int fd)
-{
-	struct statx stx;
-
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BTIME, &stx) < 0 ||
-	    !(stx.stx_mask & STATX_BTIME))
-		return 0;
-	return stx.stx_btime.tv_sec * 1000000000 + stx.stx_btime.tv_nsec;
-}
-
-/* False: it is known as it is, or too lively. */
-static bool begin_file(struct fs_early *early, int fd, const struct stat *st)
-{
-	int64_t born = born_ns(fd);
-	struct known *k;
-	bool go = false;
-
-	lock_take(&early->lock);
-	k = find_locked(early, st);
-	if (!k)
-		k = add_locked(early, st);
-	if (k && k->born_ns != born) {
-		k->born_ns = born;
-		k->nr_times = 0;
-	}
-	if (k && !(k->valid && fs_same_file(&k->hint.known.st, st)) && k->nr_times < TIMES_MAX) {
-		k->valid = false;
-		k->busy = true;
-		k->nr_times++;
-		go = true;
-	}
-	lock_drop(&early->lock);
-	return go;
-}
-
-static void end_file(struct fs_early *early, const struct stat *st,
-		     const struct fs_early_hint *hint)
-{
-	struct known *k;
-
-	lock_take(&early->lock);
-	k = find_locked(early, st);
-	k->busy = false;
-	if (hint) {
-		k->valid = true;
-		early->nr_hashed++;
-		k->hint = *hint;
-	}
-	(void)pthread_cond_broadcast(&early->done);
-	lock_drop(&early->lock);
-}
-
 /* Of the thread; 0, when it has not begun, would be ourselves. */
 static void set_nice(int tid, int nice)
 {
@@ -214,42 +100,24 @@ static void set_nice(int tid, int nice)
 		(void)setpriority(PRIO_PROCESS, (id_t)tid, nice);
 }
 
+/* It may be starved by others, and now somebody depends on it. */
+static void hurry(void *ctx)
+{
+	const struct fs_early *early = ctx;
+
+	set_nice(atomic_load(&early->tid), 0);
+}
+
 int fs_early_find(struct fs_early *early, const struct stat *st, struct fs_early_hint *out)
 {
-	struct known *k;
-	bool hurried = false;
-	int ret = 0;
-
-	if (!early)
-		return 0;
-	lock_take(&early->lock);
-	k = find_locked(early, st);
-	while (k && k->busy) {
-		/* It may be starved by others, and now somebody depends on it. */
-		if (!hurried)
-			set_nice(atomic_load(&early->tid), 0);
-		hurried = true;
-		(void)lock_wait(&early->lock, &early->done, 0);
-		k = find_locked(early, st);
-	}
-	if (k && k->valid && fs_same_file(&k->hint.known.st, st)) {
-		*out = k->hint;
-		early->nr_used++;
-		ret = 1;
-	}
-	lock_drop(&early->lock);
-	return ret;
+	return early ? fs_hints_find(early->hints, st, hurry, early, out) : 0;
 }
 
 void fs_early_count(struct fs_early *early, uint64_t *nr_hashed, uint64_t *nr_used)
 {
 	*nr_hashed = *nr_used = 0;
-	if (!early)
-		return;
-	lock_take(&early->lock);
-	*nr_hashed = early->nr_hashed;
-	*nr_used = early->nr_used;
-	lock_drop(&early->lock);
+	if (early)
+		fs_hints_count(early->hints, nr_hashed, nr_used);
 }
 
 /* --- one file --- */
@@ -305,7 +173,7 @@ static void take_file(struct fs_early *early, int fd, const struct stat *st,
 	struct stat after;
 	int ret;
 
-	if (!begin_file(early, fd, st))
+	if (!fs_hints_begin(early->hints, fd, st))
 		return;
 	set_nice(atomic_load(&early->tid), PRIO_MAX);
 	ret = nobody_writes(fd) ? 0 : -EAGAIN;
@@ -314,7 +182,7 @@ static void take_file(struct fs_early *early, int fd, const struct stat *st,
 				  : cas_copy_probe_fd(fd, &hint.known.digest, &hint.known.shrinks);
 	if (ret == 0 && (fstat(fd, &after) < 0 || !fs_same_file(st, &after)))
 		ret = -EAGAIN;
-	end_file(early, st, ret == 0 ? &hint : NULL);
+	fs_hints_end(early->hints, st, ret == 0 ? &hint : NULL);
 }
 
 /* BASE/ID/upper/N/u[/PATH], from the path of a directory; false: it is no such one. */
@@ -558,7 +426,7 @@ static int start(struct fs_early *early)
 	return -ret;
 }
 
-NO_LOCK_CHECK int fs_early_new(const struct fs_early_options *opts, struct fs_early **out)
+int fs_early_new(const struct fs_early_options *opts, struct fs_early **out)
 {
 	struct fs_early *early;
 	int ret;
@@ -573,10 +441,9 @@ NO_LOCK_CHECK int fs_early_new(const struct fs_early_options *opts, struct fs_ea
 	early->notify_fd = -1;
 	early->stop_fd = -1;
 	TAILQ_INIT(&early->queue);
-	TAILQ_INIT(&early->ages);
-	lock_init(&early->lock, LOCK_RANK_LEAF, "early hashes");
-	lock_cond_init(&early->done);
-	ret = start(early);
+	ret = fs_hints_new(&early->hints);
+	if (ret == 0)
+		ret = start(early);
 	fs_probes_set(opts->probes, FS_FEATURE_FANOTIFY, ret == 0, ret < 0 ? "%s" : NULL,
 		      why_not(ret));
 	if (ret < 0) {
@@ -587,7 +454,7 @@ NO_LOCK_CHECK int fs_early_new(const struct fs_early_options *opts, struct fs_ea
 	return 0;
 }
 
-NO_LOCK_CHECK void fs_early_free(struct fs_early *early)
+void fs_early_free(struct fs_early *early)
 {
 	uint64_t one = 1;
 
@@ -601,14 +468,11 @@ NO_LOCK_CHECK void fs_early_free(struct fs_early *early)
 	}
 	while (!TAILQ_EMPTY(&early->queue))
 		pending_free(early, TAILQ_FIRST(&early->queue));
-	while (!TAILQ_EMPTY(&early->ages))
-		forget_locked(early, TAILQ_FIRST(&early->ages));
+	fs_hints_free(early->hints);
 	if (early->notify_fd >= 0)
 		(void)close(early->notify_fd);
 	if (early->stop_fd >= 0)
 		(void)close(early->stop_fd);
-	(void)pthread_cond_destroy(&early->done);
-	lock_fini(&early->lock);
 	free(early->base);
 	free(early);
 }
