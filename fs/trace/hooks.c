@@ -106,6 +106,11 @@ size_t fs_sandbox_trace_watch(struct fs_sandboxes *all, struct fs_sandbox *sb, c
 
 	if (fs_trace_kind_of(sb->trace) != FS_TRACE_READS)
 		return 0;
+	/* Where session one serves what is written, its directories are not those of the tree. */
+	if (fs_plan_is_served(plan)) {
+		not_told(sb, -EOPNOTSUPP, &err);
+		return 0;
+	}
 	if (all->dirs &&
 	    fs_dirs_add(all->dirs, sb->rec.id, sb->serial, &sb->view_root, sb->trace, &err) == 0)
 		return 0;
@@ -116,8 +121,7 @@ size_t fs_sandbox_trace_watch(struct fs_sandboxes *all, struct fs_sandbox *sb, c
 		not_told(sb, ret, &err);
 		return 0;
 	}
-	/* Served layers are session one's, and have no targets. */
-	for (size_t i = 0; i <= (fs_plan_is_served(plan) ? 0 : plan->nr_layers); i++) {
+	for (size_t i = 0; i <= plan->nr_layers; i++) {
 		if (i == 0 || plan->layers[i - 1].kind == FS_LAYER_OVERLAY)
 			out[nr++] = (struct fs_helper_step){.op = FS_HELPER_WATCH,
 							    .target = targets[i],
@@ -139,8 +143,7 @@ void fs_sandbox_trace_watched(struct fs_sandboxes *all, struct fs_sandbox *sb, i
 	for (size_t i = 0; ret == 0 && i < nr; i++)
 		ret = steps[i].code;
 	for (size_t i = 0; ret == 0 && i < sb->rec.plan.nr_layers; i++) {
-		if (!fs_plan_is_served(&sb->rec.plan) &&
-		    sb->rec.plan.layers[i].kind == FS_LAYER_OVERLAY)
+		if (sb->rec.plan.layers[i].kind == FS_LAYER_OVERLAY)
 			ret = watch_overlay(all, sb, dir_fd, i, &err);
 	}
 	if (ret < 0)

@@ -126,6 +126,16 @@ reused() {
 	mount_stop
 }
 
+# Where we serve what is written, opens are not told, and that is said.
+served() {
+	mount_start --engine fuse
+	sandbox_new "$root" --id served --output out/ --trace reads > "$T/path"
+	cat "$(cat "$T/path")/src/a" > "$T/out"
+	first served inputs-read | grep -q '^# names' || fail "served: $(first served inputs-read)"
+	eq "unread, served" "" "$(lines served inputs-unread)"
+	mount_stop
+}
+
 # The files of a run, for who has no mount to look at.
 run_files() {
 	casbox run --root "$root" --output out/ --trace exact --trace-dir "$T/td" -- \
@@ -146,5 +156,6 @@ each_user body
 [ -n "${TEST_PLAIN:-}" ] || {
 	replaced
 	reused
+	served
 	run_files
 }
