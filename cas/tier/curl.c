@@ -62,6 +62,8 @@ struct transfer {
 struct tier_curl {
 	struct tier_curl_api api;
 	char *ca_file;
+	char *cert_file; /* with key_file, or neither */
+	char *key_file;
 	char *token_file;
 	char *user_file;
 	char *sign_file;
@@ -149,9 +151,36 @@ static int load_api(struct tier_curl_api *api, const struct tier_url *url, struc
 	return 0;
 }
 
+/* The path that an option gives, of a file that can be read; NULL without it. */
+static int take_file(const struct tier_url *url, const char *option, char **out, struct err *err)
+{
+	const char *path = tier_url_get(url, option);
+
+	if (path == NULL)
+		return 0;
+	if (access(path, R_OK) < 0)
+		return err_set(err, -errno, "tier %s: cannot read %s: %m", url->text, path);
+	*out = strdup(path);
+	return *out ? 0 : -ENOMEM;
+}
+
+/* Who we are, for servers that want to know it. */
+static int take_identity(struct tier_curl *c, const struct tier_url *url, struct err *err)
+{
+	int ret = take_file(url, "cert-file", &c->cert_file, err);
+
+	if (ret == 0)
+		ret = tier_secret_open(url, "key-file", &c->key_file, err);
+	if (ret == 0 && (c->cert_file == NULL) != (c->key_file == NULL))
+		ret = err_set(err, -EINVAL, "tier %s: cert-file and key-file go together",
+			      url->text);
+	if (ret == 0 && c->cert_file && !c->https_only)
+		ret = err_set(err, -EINVAL, "tier %s: cert-file is for https://", url->text);
+	return ret;
+}
+
 int tier_curl_new(const struct tier_url *url, struct tier_curl **out, struct err *err)
 {
-	const char *ca = tier_url_get(url, "ca-file");
 	struct tier_curl *c;
 	int ret;
 
@@ -167,12 +196,9 @@ int tier_curl_new(const struct tier_url *url, struct tier_curl **out, struct err
 	}
 	lock_init(&c->lock, LOCK_RANK_LEAF, "tier_curl.lock");
 	c->https_only = strcmp(url->scheme, "https") == 0;
-	if (ca) {
-		c->ca_file = strdup(ca);
-		ret = c->ca_file == NULL ? -ENOMEM : 0;
-		if (ret == 0 && access(ca, R_OK) < 0)
-			ret = err_set(err, -errno, "tier %s: cannot read %s: %m", url->text, ca);
-	}
+	ret = take_file(url, "ca-file", &c->ca_file, err);
+	if (ret == 0)
+		ret = take_identity(c, url, err);
 	if (ret == 0)
 		ret = tier_secret_open(url, "token-file", &c->token_file, err);
 	if (ret == 0)
@@ -196,6 +222,8 @@ void tier_curl_free(struct tier_curl *curl)
 		worker_free(w);
 	}
 	free(curl->ca_file);
+	free(curl->cert_file);
+	free(curl->key_file);
 	free(curl->token_file);
 	free(curl->user_file);
 	free(curl->sign_file);
@@ -476,6 +504,10 @@ static int set_up(struct transfer *t)
 	(void)api->curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
 	if (t->curl->ca_file)
 		(void)api->curl_easy_setopt(easy, CURLOPT_CAINFO, t->curl->ca_file);
+	if (t->curl->cert_file) {
+		(void)api->curl_easy_setopt(easy, CURLOPT_SSLCERT, t->curl->cert_file);
+		(void)api->curl_easy_setopt(easy, CURLOPT_SSLKEY, t->curl->key_file);
+	}
 	if (api->curl_easy_setopt(easy, CURLOPT_URL, t->req->url) != CURLE_OK)
 		return -ENOMEM;
 	set_body(t);

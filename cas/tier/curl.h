@@ -40,12 +40,13 @@ struct tier_request {
 
 /*
  * Connections are kept open and used again. Options of the URL: token-file (a bearer
- * token) or user-file ("user:password"), ca-file; see TIER_CURL_OPTIONS.
+ * token) or user-file ("user:password"), ca-file, and cert-file with key-file, which say who
+ * we are (https, PEM); see TIER_CURL_OPTIONS.
  * -EINVAL: there is no libcurl to load.
  */
 int tier_curl_new(const struct tier_url *url, struct tier_curl **out, struct err *err);
 void tier_curl_free(struct tier_curl *curl);
-#define TIER_CURL_OPTIONS "token-file", "user-file", "ca-file"
+#define TIER_CURL_OPTIONS "token-file", "user-file", "ca-file", "cert-file", "key-file"
 
 /* As user and secret of AWS's signature, version 4, instead of token or password. */
 int tier_curl_sign(struct tier_curl *curl, const char *region, const char *credentials_file,

@@ -18,6 +18,7 @@
  *   DIR/no-trees      it knows no GetTree
  *   DIR/leaves-first  its trees come with the root last
  *   DIR/key, cert     at the start: PEM files, TLS
+ *   DIR/clients       with them: who may come, PEM; others are turned away
  *
  * $REAPID_DELAY_MS: each call is answered so much later, as by a server that is far away.
  */
@@ -608,6 +609,7 @@ static grpc_server_credentials *credentials(void)
 {
 	struct buf key = {0};
 	struct buf cert = {0};
+	struct buf clients = {0};
 	grpc_ssl_pem_key_cert_pair pair;
 	grpc_server_credentials *creds;
 	char path[600];
@@ -618,7 +620,15 @@ static grpc_server_credentials *credentials(void)
 	    io_read_file(AT_FDCWD, dir_path("cert", path), 1 << 20, &cert) < 0)
 		die(path);
 	pair = (grpc_ssl_pem_key_cert_pair){key.data, cert.data};
-	creds = grpc_ssl_server_credentials_create(NULL, &pair, 1, 0, NULL);
+	if (dir_has("clients") &&
+	    io_read_file(AT_FDCWD, dir_path("clients", path), 1 << 20, &clients) < 0)
+		die(path);
+	creds = grpc_ssl_server_credentials_create_ex(
+		clients.data, &pair, 1,
+		clients.data ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+			     : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
+		NULL);
+	buf_fini(&clients);
 	buf_fini(&key);
 	buf_fini(&cert);
 	return creds;

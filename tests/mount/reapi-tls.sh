@@ -35,4 +35,18 @@ GRPC_TRACE=all GRPC_VERBOSITY=debug casbox --store "$T/three" \
 	--tier "$trusted&token-file=$T/token" cat "$blob" > "$T/out" 2> "$T/err"
 eq "with traces" hello "$(cat "$T/out")"
 grep -q sesame "$T/out" "$T/err" && fail "the token is in a trace"
-exit 0
+
+# A server that wants to know who we are.
+exec 9>&-
+wait "$HTTP_PID" || :
+rm "$T/http/auth"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 \
+	-keyout "$T/client-key" -out "$T/http/clients" -subj /CN=client 2> "$T/err"
+http_start
+trusted="grpcs://${URL#*://}?ca-file=$T/http/cert&tries=1"
+eq "with a certificate" hello "$(casbox --store "$T/four" \
+	--tier "$trusted&cert-file=$T/http/clients&key-file=$T/client-key" cat "$blob")"
+expect 1 casbox --store "$T/five" --tier "$trusted" cat "$blob"
+expect 1 casbox --store "$T/five" \
+	--tier "$trusted&cert-file=$T/http/cert&key-file=$T/http/key" cat "$blob"
+said "UNAVAILABLE"

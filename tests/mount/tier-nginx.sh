@@ -10,6 +10,8 @@ mkdir -p "$T/www/cache" "$T/www/body"
 chmod -R 777 "$T/www"
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost \
 	-addext subjectAltName=DNS:localhost -keyout "$T/key" -out "$T/cert" 2> /dev/null
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=client \
+	-keyout "$T/client-key" -out "$T/client-cert" 2> /dev/null
 printf 'me:%s\n' "$(openssl passwd -6 secret)" > "$T/users"
 echo me:secret > "$T/me"
 echo me:wrong > "$T/other"
@@ -36,6 +38,13 @@ http {
 		ssl_certificate_key $T/key;
 		auth_basic x;
 		auth_basic_user_file $T/users;
+	}
+	server {
+		listen 127.0.0.1:$((port + 2)) ssl;
+		ssl_certificate $T/cert;
+		ssl_certificate_key $T/key;
+		ssl_verify_client on;
+		ssl_client_certificate $T/client-cert;
 	}
 }
 END
@@ -69,3 +78,17 @@ said "status 401"
 ! grep -q wrong "$T/err" || fail "the password is told"
 expect 1 casbox --store "$T/third" --tier "https://localhost:$((port + 1))/safe" cat "$root"
 said "certificate"
+
+# A server that wants to know who we are.
+WHO="https://localhost:$((port + 2))/safe?ca-file=$T/cert"
+us="cert-file=$T/client-cert&key-file=$T/client-key"
+expect 0 casbox --store "$T/fourth" --tier "$WHO&$us" checkout "$root" "$T/laid-4"
+diff -r --no-dereference "$T/tree" "$T/laid-4" || fail "another tree with a certificate"
+expect 1 casbox --store "$T/fifth" --tier "$WHO&tries=1" cat "$root"
+said "status 400"
+expect 1 casbox --store "$T/fifth" --tier "$WHO&tries=1&cert-file=$T/cert&key-file=$T/key" cat "$root"
+said "status 400"
+expect 1 casbox --store "$T/fifth" --tier "$WHO&cert-file=$T/client-cert" cat "$root"
+said "go together"
+expect 1 casbox --store "$T/fifth" --tier "$URL?$us" cat "$root"
+said "is for https://"
