@@ -1,4 +1,4 @@
-/* tests/lib/httpd.c - a small HTTP cache with faults: httpd DIR */
+/* tests/lib/httpd.c - a small HTTP cache with faults: httpd DIR [PORT] */
 
 /*
  * Serves GET, HEAD and PUT of /ANY/PATH as files below DIR/data, with ranges, one thread a
@@ -578,7 +578,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-static int start_listening(void)
+static int start_listening(uint16_t port)
 {
 	struct sockaddr_in addr = {.sin_family = AF_INET,
 				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -586,9 +586,12 @@ static int start_listening(void)
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	char path[600];
 	char tmp[600];
+	int one = 1;
 	FILE *f;
 
-	if (fd < 0 || bind(fd, (struct sockaddr *)&addr, len) < 0 || listen(fd, 512) < 0 ||
+	addr.sin_port = htons(port);
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+	    bind(fd, (struct sockaddr *)&addr, len) < 0 || listen(fd, 512) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
 		die("listen");
 	f = fopen(dir_path("port.tmp", tmp), "w");
@@ -614,8 +617,8 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	int listen_fd;
 
-	if (argc != 2) {
-		(void)fprintf(stderr, "usage: httpd DIR\n");
+	if (argc < 2 || argc > 3) {
+		(void)fprintf(stderr, "usage: httpd DIR [PORT]\n");
 		return 2;
 	}
 	server.dir = argv[1];
@@ -631,7 +634,7 @@ int main(int argc, char **argv)
 	(void)pthread_attr_setstacksize(&small, 256 << 10);
 	if (pthread_create(&thread, &small, end_with_stdin, NULL) != 0)
 		die("thread");
-	listen_fd = start_listening();
+	listen_fd = start_listening(argc > 2 ? (uint16_t)atoi(argv[2]) : 0);
 	for (;;) {
 		int one = 1;
 		int fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
