@@ -78,6 +78,9 @@ struct cas_catalog_ops {
 	/* Queue the end of a row: the file is gone. May be called with a shard lock held. */
 	void (*blob_drop)(void *ctx, const struct cas_digest *digest);
 
+	/* Queue where a blob was brought from, after blob_add. NULL: nobody wants to know. */
+	void (*blob_came)(void *ctx, const struct cas_digest *digest, const char *source);
+
 	/* 1 and *digest, 0 unknown. */
 	int (*file_find)(void *ctx, const struct cas_file_id *id, struct cas_digest *digest);
 	/* Queue an identity; ingest has made sure that it is not racy. */

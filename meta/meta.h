@@ -83,6 +83,34 @@ struct meta_sandbox_row {
 void meta_sandbox_record(struct meta *meta, const struct meta_sandbox_row *row);
 
 /*
+ * What the ledger knows of a blob: 1 and *out, 0: nothing. Rows on their way are waited for
+ * where this object writes them. May block. End with meta_blob_facts_fini.
+ */
+struct meta_blob_facts {
+	uint64_t size;
+	uint64_t disk; /* bytes of blocks */
+	int64_t last_use_ns;
+	int64_t created_ns; /* when it was first recorded */
+	char *source;	    /* the tier that it was brought from; NULL: none */
+	int64_t came_ns;    /* and when */
+};
+int meta_blob_facts(struct meta *meta, const struct cas_digest *digest, struct meta_blob_facts *out,
+		    struct err *err);
+void meta_blob_facts_fini(struct meta_blob_facts *facts);
+
+/* The last sandbox of that id in the history: 1 and *out, 0: there was none. As above. */
+struct meta_sandbox_facts {
+	char *root;
+	char *state;
+	int64_t created_ns;
+	int64_t finished_ns;
+	int exit_code;
+};
+int meta_sandbox_find(struct meta *meta, const char *id, struct meta_sandbox_facts *out,
+		      struct err *err);
+void meta_sandbox_facts_fini(struct meta_sandbox_facts *facts);
+
+/*
  * Make index and ledger agree with the files: rows without a file are dropped, files
  * without a row are adopted (size by stat, last use = mtime, no stamp, so that the first
  * open hashes). WRITER only (-EPERM). @out may be NULL.

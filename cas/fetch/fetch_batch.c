@@ -52,6 +52,7 @@ static int take(void *ctx, size_t i, int status, const void *data, size_t len)
 		b->worst = cas_fetch_worse(b->worst, status);
 		return 0;
 	}
+	cas_fetch_came(f, &b->asked[i], b->tier);
 	(*flight)->fetched = true;
 	cas_fetch_flight_end(f, *flight, 0, NULL);
 	*flight = NULL;

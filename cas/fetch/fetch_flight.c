@@ -52,6 +52,15 @@ static int incoming_restart(void *ctx, struct err *err)
 	return cas_put_new(in->store, &in->put, err);
 }
 
+void cas_fetch_came(const struct cas_fetch *f, const struct cas_digest *digest,
+		    const struct cas_tier *tier)
+{
+	const struct cas_catalog *c = f->store->catalog;
+
+	if (c->ops->blob_came)
+		c->ops->blob_came(c->ctx, digest, cas_tier_name(tier));
+}
+
 static int ask_tier(struct cas_fetch *f, struct cas_tier *tier, struct cas_flight *flight,
 		    struct err *err)
 {
@@ -68,6 +77,8 @@ static int ask_tier(struct cas_fetch *f, struct cas_tier *tier, struct cas_fligh
 				cas_tier_name(tier), CAS_DIGEST_TEXT(&flight->digest));
 	}
 	cas_put_free(in.put);
+	if (ret == 0)
+		cas_fetch_came(f, &flight->digest, tier);
 	return ret;
 }
 

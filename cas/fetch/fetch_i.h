@@ -85,6 +85,10 @@ struct cas_fetch {
 /* Lock held. -EAGAIN: there is no thread, nor can one be started; it stays the caller's. */
 int cas_fetch_submit_locked(struct cas_fetch *f, struct cas_fetch_task *task) REQUIRES(f->lock);
 
+/* The blob was brought from the tier and is published: have that recorded. */
+void cas_fetch_came(const struct cas_fetch *f, const struct cas_digest *digest,
+		    const struct cas_tier *tier);
+
 /* Out of the queue it is in. */
 void cas_fetch_unqueue_locked(struct cas_fetch *f, struct cas_fetch_task *task) REQUIRES(f->lock);
 

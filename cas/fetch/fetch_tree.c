@@ -29,6 +29,7 @@ struct seen {
 struct search {
 	struct cas_fetch *fetch;
 	struct cas_fetch_tree *tree;
+	const struct cas_tier *tier; /* that is asked for all at once */
 	struct cas_digests level;
 	struct cas_digests next;
 	struct seen *seen;
@@ -136,6 +137,7 @@ static int keep(void *ctx, const void *data, size_t len)
 {
 	struct search *s = ctx;
 	struct cas_directory *dir = NULL;
+	struct cas_digest digest;
 	int ret;
 
 	if (len == 0)
@@ -143,7 +145,12 @@ static int keep(void *ctx, const void *data, size_t len)
 	/* Named by its own hash, whatever was asked for; but nothing that is no Directory. */
 	ret = cas_directory_decode(data, len, &dir, NULL);
 	cas_directory_free(dir);
-	return ret < 0 ? 0 : cas_put_bytes(s->fetch->store, data, len, NULL, NULL);
+	if (ret < 0)
+		return 0;
+	ret = cas_put_bytes(s->fetch->store, data, len, &digest, NULL);
+	if (ret == 0)
+		cas_fetch_came(s->fetch, &digest, s->tier);
+	return ret;
 }
 
 /* All at once where that is possible; what it leaves out is found level by level. */
@@ -153,6 +160,7 @@ static void try_tree(struct search *s)
 		struct cas_tier *tier = s->fetch->tiers[i];
 		struct err err = {0};
 
+		s->tier = tier;
 		if (cas_tier_has_trees(tier) &&
 		    cas_tier_get_tree(tier, &s->tree->root, keep, s, &s->tree->call, &err) == 0)
 			return;

@@ -1,6 +1,7 @@
 /* meta/ledger/catalog_ledger.c - index, ledger and queue behind cas/catalog.h */
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "cas/base/err.h"
 #include "meta/index/index.h"
@@ -106,6 +107,33 @@ static void op_blob_drop(void *ctx, const struct cas_digest *digest)
 
 	if (!unwanted(meta, digest))
 		push(meta, meta_row_new(META_ROW_DROP, digest));
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	(void)clock_gettime(CLOCK_REALTIME, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static void op_blob_came(void *ctx, const struct cas_digest *digest, const char *source)
+{
+	struct meta *meta = ctx;
+	struct meta_row *row;
+
+	if (unwanted(meta, digest))
+		return;
+	row = meta_row_new(META_ROW_CAME, digest);
+	if (row) {
+		row->came.source = strdup(source);
+		row->came.when_ns = now_ns();
+	}
+	if (row && !row->came.source) {
+		meta_row_free(row);
+		row = NULL;
+	}
+	push(meta, row);
 }
 
 static int op_file_find(void *ctx, const struct cas_file_id *id, struct cas_digest *digest)
@@ -233,6 +261,7 @@ const struct cas_catalog_ops meta_catalog_ops = {
 	.blob_touch = op_blob_touch,
 	.tree_touch = op_tree_touch,
 	.blob_drop = op_blob_drop,
+	.blob_came = op_blob_came,
 	.file_find = op_file_find,
 	.file_add = op_file_add,
 	.flush = op_flush,

@@ -104,6 +104,15 @@ static const char *const stmt_sql[META_STMT_NR] = {
 	[META_STMT_SANDBOX] = "INSERT OR REPLACE INTO sandbox"
 			      "(id, created, root, state, finished, exit_code)"
 			      " VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
+	[META_STMT_SANDBOX_FIND] = "SELECT root, state, created, finished, exit_code FROM sandbox"
+				   " WHERE id = ?1 ORDER BY created DESC LIMIT 1",
+	[META_STMT_SOURCE] = "INSERT OR IGNORE INTO source(name) VALUES(?1)",
+	[META_STMT_CAME] = "INSERT OR REPLACE INTO origin(hash, source, came)"
+			   " SELECT ?1, id, ?3 FROM source WHERE name = ?2",
+	[META_STMT_FACTS] = "SELECT blob.size, blob.disk, blob.last_use, blob.created, source.name,"
+			    " origin.came FROM blob LEFT JOIN origin ON origin.hash = blob.hash"
+			    " LEFT JOIN source ON source.id = origin.source WHERE blob.hash = ?1",
+	[META_STMT_ORPHANS] = "DELETE FROM origin WHERE hash NOT IN (SELECT hash FROM blob)",
 };
 
 sqlite3_stmt *meta_ledger_stmt(struct meta_ledger *l, enum meta_stmt which, struct err *err)

@@ -8,6 +8,8 @@
 #include "cas/catalog.h"
 
 struct err;
+struct meta_blob_facts;
+struct meta_sandbox_facts;
 struct meta_sandbox_row;
 
 /* One row of a blob. */
@@ -83,6 +85,15 @@ int meta_ledger_trees(struct meta_ledger *l, int64_t after_ns, struct cas_victim
 /* See cas_catalog_ops: spread, and trees_done. */
 int meta_ledger_blob_used(struct meta_ledger *l, const struct cas_victim *use, struct err *err);
 int meta_ledger_trees_done(struct meta_ledger *l, int64_t until_ns, struct err *err);
+
+/* The blob was brought from @source at that time; its own row may come later. */
+int meta_ledger_blob_came(struct meta_ledger *l, const struct cas_digest *digest,
+			  const char *source, int64_t when_ns, struct err *err);
+/* As meta_blob_facts and meta_sandbox_find: 1, 0 or negative. */
+int meta_ledger_blob_facts(struct meta_ledger *l, const uint8_t hash[CAS_HASH_SZ],
+			   struct meta_blob_facts *out, struct err *err);
+int meta_ledger_sandbox_find(struct meta_ledger *l, const char *id, struct meta_sandbox_facts *out,
+			     struct err *err);
 
 int meta_ledger_sandbox_add(struct meta_ledger *l, const struct meta_sandbox_row *row,
 			    struct err *err);

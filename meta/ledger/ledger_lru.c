@@ -154,10 +154,18 @@ int meta_ledger_blob_each(struct meta_ledger *l, unsigned shard,
 int meta_ledger_recount(struct meta_ledger *l, struct err *err)
 {
 	sqlite3_stmt *stmt = meta_ledger_stmt(l, META_STMT_RECOUNT, err);
+	int ret;
 
 	if (!stmt)
 		return unprepared(l);
-	return meta_ledger_run(l, stmt, "count blobs", err);
+	ret = meta_ledger_run(l, stmt, "count blobs", err);
+	if (ret < 0)
+		return ret;
+	/* Of blobs that were never told of. */
+	stmt = meta_ledger_stmt(l, META_STMT_ORPHANS, err);
+	if (!stmt)
+		return unprepared(l);
+	return meta_ledger_run(l, stmt, "forget origins", err);
 }
 
 int meta_ledger_totals(struct meta_ledger *l, struct cas_usage *out, struct err *err)

@@ -81,6 +81,21 @@ static const char *const steps[] = {
 	"  WHEN NEW.size <> OLD.size OR NEW.disk <> OLD.disk BEGIN"
 	"  UPDATE total SET bytes = bytes + NEW.size - OLD.size,"
 	"  disk = disk + NEW.disk - OLD.disk; END;",
+	/*
+	 * Which tier a blob was brought from, and when; without a row it was put here. The row
+	 * may come before that of the blob, and goes with it.
+	 */
+	"CREATE TABLE source("
+	"  id INTEGER PRIMARY KEY,"
+	"  name TEXT NOT NULL UNIQUE);"
+	"CREATE TABLE origin("
+	"  hash BLOB PRIMARY KEY NOT NULL CHECK(length(hash) = 32),"
+	"  source INTEGER NOT NULL REFERENCES source(id),"
+	"  came INTEGER NOT NULL) WITHOUT ROWID;"
+	"CREATE TRIGGER origin_deleted AFTER DELETE ON blob BEGIN"
+	"  DELETE FROM origin WHERE hash = OLD.hash; END;"
+	/* The latest of an id is asked for. */
+	"CREATE INDEX sandbox_id ON sandbox(id, created);",
 };
 
 #define NR_STEPS ((int)(sizeof(steps) / sizeof(steps[0])))

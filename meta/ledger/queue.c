@@ -69,6 +69,8 @@ void meta_row_free(struct meta_row *row)
 		free(row->sandbox.id);
 		free(row->sandbox.root);
 		free(row->sandbox.state);
+	} else if (row->kind == META_ROW_CAME) {
+		free(row->came.source);
 	}
 	free(row);
 }
@@ -104,7 +106,7 @@ static size_t row_dir_bytes(const struct meta_row *row)
 
 static bool full_locked(const struct meta_queue *q, const struct meta_row *row) REQUIRES(q->lock)
 {
-	if (row->kind == META_ROW_TOUCH)
+	if (row->kind == META_ROW_TOUCH || row->kind == META_ROW_CAME)
 		return q->nr_rows >= TOUCH_ROWS_MAX;
 	/* One directory beyond the bound is let in when it is alone. */
 	if (row->kind == META_ROW_DIR && q->dir_bytes > 0)
@@ -112,10 +114,11 @@ static bool full_locked(const struct meta_queue *q, const struct meta_row *row) 
 	return q->nr_rows >= ROWS_MAX;
 }
 
-/* A touch or a packed directory may go missing without anything being wrong. */
+/* A touch, an origin or a packed directory may go missing without anything being wrong. */
 static bool loss_matters(const struct meta_row *row)
 {
-	return row->kind != META_ROW_TOUCH && row->kind != META_ROW_DIR;
+	return row->kind != META_ROW_TOUCH && row->kind != META_ROW_DIR &&
+	       row->kind != META_ROW_CAME;
 }
 
 static bool push_locked(struct meta_queue *q, struct meta_row *row) REQUIRES(q->lock)

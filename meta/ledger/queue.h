@@ -21,6 +21,7 @@ enum meta_row_kind {
 	META_ROW_FILE,	  /* digest, file */
 	META_ROW_DIR,	  /* digest, dir */
 	META_ROW_SANDBOX, /* sandbox; digest unused */
+	META_ROW_CAME,	  /* digest, came */
 };
 
 /* Strings are owned by the row. */
@@ -31,6 +32,12 @@ struct meta_row_sandbox {
 	int64_t created_ns;
 	int64_t finished_ns;
 	int exit_code;
+};
+
+/* Where a blob was brought from; the string is owned by the row. */
+struct meta_row_came {
+	char *source;
+	int64_t when_ns;
 };
 
 /* @kind selects what is valid. Owned by the queue once pushed. */
@@ -46,6 +53,7 @@ struct meta_row {
 		struct cas_file_id file;
 		struct meta_packed *dir; /* counted */
 		struct meta_row_sandbox sandbox;
+		struct meta_row_came came;
 	};
 };
 

@@ -28,6 +28,7 @@ static int index_row(struct meta_index *ix, const struct meta_row *row)
 	case META_ROW_TOUCH:
 	case META_ROW_TREE:
 	case META_ROW_SANDBOX:
+	case META_ROW_CAME:
 		break;
 	}
 	return 0;
@@ -36,7 +37,7 @@ static int index_row(struct meta_index *ix, const struct meta_row *row)
 static bool index_wants(const struct meta_row *row)
 {
 	return row->kind != META_ROW_TOUCH && row->kind != META_ROW_TREE &&
-	       row->kind != META_ROW_SANDBOX;
+	       row->kind != META_ROW_SANDBOX && row->kind != META_ROW_CAME;
 }
 
 static int index_try(struct meta_index *ix, const struct meta_row *rows, struct err *err)
@@ -100,6 +101,9 @@ static int ledger_row(struct meta_ledger *l, const struct meta_row *row, struct 
 
 		return meta_ledger_sandbox_add(l, &sandbox, err);
 	}
+	case META_ROW_CAME:
+		return meta_ledger_blob_came(l, &row->digest, row->came.source, row->came.when_ns,
+					     err);
 	case META_ROW_FILE:
 	case META_ROW_DIR:
 		break;

@@ -42,6 +42,15 @@ static int format_sandbox(struct buf *out, const struct meta_row_sandbox *s)
 	return ret;
 }
 
+static int format_came(struct buf *out, const char *digest, const struct meta_row_came *came)
+{
+	int ret = buf_printf(out, "o,%s,", digest);
+
+	if (ret == 0)
+		ret = append_hex(out, came->source);
+	return ret == 0 ? buf_printf(out, ",%" PRId64 ";", came->when_ns) : ret;
+}
+
 int meta_rows_format(struct buf *out, const struct meta_row *row)
 {
 	char text[CAS_DIGEST_STR_SZ];
@@ -66,6 +75,8 @@ int meta_rows_format(struct buf *out, const struct meta_row *row)
 				  row->file.ctime_ns, text);
 	case META_ROW_SANDBOX:
 		return format_sandbox(out, &row->sandbox);
+	case META_ROW_CAME:
+		return format_came(out, text, &row->came);
 	case META_ROW_DIR:
 		break; /* the daemon packs for itself */
 	}
@@ -246,6 +257,15 @@ static int parse_sandbox(struct cursor *c, struct meta_row_sandbox *s)
 	return ret;
 }
 
+static int parse_came(struct cursor *c, struct meta_row *row)
+{
+	int ret = field_digest(c, &row->digest);
+
+	if (ret == 0)
+		ret = field_string(c, &row->came.source);
+	return ret == 0 ? field_i64(c, &row->came.when_ns) : ret;
+}
+
 static int kind_of(const char *word, size_t len, enum meta_row_kind *out)
 {
 	static const struct {
@@ -254,6 +274,7 @@ static int kind_of(const char *word, size_t len, enum meta_row_kind *out)
 	} kinds[] = {
 		{'b', META_ROW_BLOB}, {'t', META_ROW_TOUCH},   {'d', META_ROW_DROP},
 		{'f', META_ROW_FILE}, {'s', META_ROW_SANDBOX}, {'r', META_ROW_TREE},
+		{'o', META_ROW_CAME},
 	};
 
 	for (size_t i = 0; len == 1 && i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -278,6 +299,8 @@ static int parse_fields(struct cursor *c, struct meta_row *row)
 		return parse_file(c, row);
 	case META_ROW_SANDBOX:
 		return parse_sandbox(c, &row->sandbox);
+	case META_ROW_CAME:
+		return parse_came(c, row);
 	case META_ROW_DIR:
 		break;
 	}

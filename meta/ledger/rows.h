@@ -19,6 +19,7 @@ struct meta_row;
  *   r,HASH/SIZE                           a use of a tree, by its root
  *   d,HASH/SIZE                           its file is gone
  *   f,DEV,INO,MTIME,CTIME,HASH/SIZE       a source file's identity; SIZE is the file's
+ *   o,HASH/SIZE,SOURCE,WHEN               it was brought from there; SOURCE in hexadecimal
  *   s,ID,ROOT,STATE,CREATED,FINISHED,EXIT a sandbox; ID, ROOT and STATE in hexadecimal
  *   !                                     answer when everything before is recorded
  *

@@ -270,6 +270,80 @@ static void test_sandbox_rows_are_replaced_by_id_and_creation(void **state)
 	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
 }
 
+static void test_facts_of_a_blob_tell_where_it_came_from(void **state)
+{
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	struct cas_digest here = digest_nr(1), brought = digest_nr(2), other = digest_nr(3);
+	struct meta_blob_facts facts = {.size = 99};
+
+	assert_int_equal(meta_ledger_blob_facts(l, here.hash, &facts, NULL), 0);
+	assert_int_equal(facts.size, 99);
+	assert_int_equal(meta_ledger_blob_add(l, &here, 4096, NULL), 0);
+	assert_int_equal(meta_ledger_blob_add(l, &brought, 4096, NULL), 0);
+	/* Its own row comes later; if none does, a count forgets it. */
+	assert_int_equal(meta_ledger_blob_came(l, &other, "grpc://a", 5, NULL), 0);
+	assert_int_equal(meta_ledger_blob_came(l, &brought, "http://it's", 7, NULL), 0);
+	assert_int_equal(meta_ledger_blob_facts(l, here.hash, &facts, NULL), 1);
+	assert_int_equal(facts.size, here.size);
+	assert_int_equal(facts.disk, 4096);
+	assert_true(facts.created_ns > 0 && facts.last_use_ns == facts.created_ns);
+	assert_null(facts.source);
+	meta_blob_facts_fini(&facts);
+	assert_int_equal(meta_ledger_blob_facts(l, brought.hash, &facts, NULL), 1);
+	assert_string_equal(facts.source, "http://it's");
+	assert_int_equal(facts.came_ns, 7);
+	meta_blob_facts_fini(&facts);
+	assert_int_equal(meta_ledger_blob_facts(l, other.hash, &facts, NULL), 0);
+	assert_int_equal(meta_ledger_blob_add(l, &other, 4096, NULL), 0);
+	assert_int_equal(meta_ledger_blob_facts(l, other.hash, &facts, NULL), 1);
+	assert_string_equal(facts.source, "grpc://a");
+	meta_blob_facts_fini(&facts);
+	assert_int_equal(meta_ledger_blob_drop(l, &other, NULL), 0);
+	assert_int_equal(meta_ledger_blob_came(l, &other, "grpc://a", 5, NULL), 0);
+	sandbox_expect(l, "SELECT count(*) FROM origin", 2);
+	assert_int_equal(meta_ledger_recount(l, NULL), 0);
+	sandbox_expect(l, "SELECT count(*) FROM origin", 1);
+	/* Put again, it still came from there; brought anew after it went, from elsewhere. */
+	assert_int_equal(meta_ledger_blob_add(l, &brought, 4096, NULL), 0);
+	assert_int_equal(meta_ledger_blob_facts(l, brought.hash, &facts, NULL), 1);
+	assert_int_equal(facts.came_ns, 7);
+	meta_blob_facts_fini(&facts);
+	assert_int_equal(meta_ledger_blob_drop(l, &brought, NULL), 0);
+	assert_int_equal(meta_ledger_blob_add(l, &brought, 4096, NULL), 0);
+	assert_int_equal(meta_ledger_blob_facts(l, brought.hash, &facts, NULL), 1);
+	assert_null(facts.source);
+	meta_blob_facts_fini(&facts);
+	expect_totals(l, 2, here.size + brought.size);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
+static void test_the_last_sandbox_of_an_id_is_found(void **state)
+{
+	struct meta_ledger *l = open_as(*state, true, NULL);
+	struct meta_sandbox_row row = {.id = "one", .root = "r", .state = "live", .created_ns = 5};
+	struct meta_sandbox_facts facts;
+
+	assert_int_equal(meta_ledger_sandbox_find(l, "one", &facts, NULL), 0);
+	assert_int_equal(meta_ledger_sandbox_add(l, &row, NULL), 0);
+	row.created_ns = 9;
+	row.root = "later";
+	row.state = "finished";
+	row.exit_code = 3;
+	row.finished_ns = 11;
+	assert_int_equal(meta_ledger_sandbox_add(l, &row, NULL), 0);
+	row.created_ns = 7;
+	assert_int_equal(meta_ledger_sandbox_add(l, &row, NULL), 0);
+	assert_int_equal(meta_ledger_sandbox_find(l, "one", &facts, NULL), 1);
+	assert_string_equal(facts.root, "later");
+	assert_string_equal(facts.state, "finished");
+	assert_int_equal(facts.created_ns, 9);
+	assert_int_equal(facts.finished_ns, 11);
+	assert_int_equal(facts.exit_code, 3);
+	meta_sandbox_facts_fini(&facts);
+	assert_int_equal(meta_ledger_sandbox_find(l, "two", &facts, NULL), 0);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+}
+
 static void make_ledger(const char *store)
 {
 	struct meta_ledger *l = open_as(store, true, NULL);
@@ -301,6 +375,32 @@ static void raw_sql(const char *path, const char *sql)
 		SQLITE_OK);
 	assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
 	assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* As step 3 left it: blobs with blocks, and no word of where they came from. */
+static void test_a_ledger_of_before_is_brought_up_to_date(void **state)
+{
+	const char *path = tests_path(*state, "meta/ledger.db");
+	struct cas_digest brought = digest_nr(2);
+	struct meta_blob_facts facts;
+	struct meta_ledger *l;
+	bool fresh;
+
+	make_ledger(*state);
+	raw_sql(path, "DROP INDEX sandbox_id; DROP TRIGGER origin_deleted; DROP TABLE origin;"
+		      "DROP TABLE source; PRAGMA user_version = 3");
+	/* A reader of this version makes do with it. */
+	l = open_as(*state, false, NULL);
+	assert_non_null(l);
+	assert_int_equal(meta_ledger_blob_facts(l, brought.hash, &facts, NULL), 0);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
+	l = open_as(*state, true, &fresh);
+	assert_false(fresh);
+	assert_int_equal(meta_ledger_blob_came(l, &brought, "file:///x", 7, NULL), 0);
+	assert_int_equal(meta_ledger_blob_facts(l, brought.hash, &facts, NULL), 1);
+	assert_string_equal(facts.source, "file:///x");
+	meta_blob_facts_fini(&facts);
+	assert_int_equal(meta_ledger_close(l, true, NULL), 0);
 }
 
 static void test_unknown_version_is_set_aside(void **state)
@@ -466,6 +566,9 @@ int main(void)
 		TEST_CASE(test_clock_set_back_keeps_the_order),
 		TEST_CASE(test_adopted_file_from_the_future_is_not_newest),
 		TEST_CASE(test_sandbox_rows_are_replaced_by_id_and_creation),
+		TEST_CASE(test_facts_of_a_blob_tell_where_it_came_from),
+		TEST_CASE(test_the_last_sandbox_of_an_id_is_found),
+		TEST_CASE(test_a_ledger_of_before_is_brought_up_to_date),
 		TEST_CASE(test_unknown_version_is_set_aside),
 		TEST_CASE(test_foreign_database_is_set_aside),
 		TEST_CASE(test_garbage_is_set_aside),
