@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ struct await {
 	struct fs_job job;
 	struct fs_awaits *all;
 	struct fs_again again;
+	unsigned long long since_ns;
 	int ret; /* of the flight */
 	struct err why;
 	bool watched; /* all->lock */
@@ -50,6 +52,8 @@ struct fs_awaits {
 	bool ending GUARDED_BY(lock);
 	pthread_t watcher;
 	bool has_watcher;
+	_Atomic uint64_t nr_waits;
+	_Atomic uint64_t waited_ns;
 };
 
 static void unwatch_locked(struct await *a) REQUIRES(a->all->lock)
@@ -160,6 +164,8 @@ static void await_job(struct fs_job *job)
 
 	cas_fetch_never_here(true);
 	end_watching(a);
+	atomic_fetch_add(&a->all->nr_waits, 1);
+	atomic_fetch_add(&a->all->waited_ns, lock_now_ns() - a->since_ns);
 	if (a->ret == 0)
 		a->again.run(&a->again);
 	else if (a->ret == -ENOENT && a->again.may_be_absent)
@@ -213,6 +219,7 @@ bool fs_await(struct fs_awaits *awaits, const struct fs_again *again, const stru
 	a->all = awaits;
 	a->again = *again;
 	a->again.rounds++;
+	a->since_ns = lock_now_ns();
 	return begin(a, &digest);
 }
 
@@ -237,6 +244,12 @@ NO_LOCK_CHECK int fs_awaits_new(struct cas_fetch *fetch, struct fs_executor *exe
 	all->has_watcher = true;
 	*out = all;
 	return 0;
+}
+
+void fs_awaits_count(const struct fs_awaits *awaits, uint64_t *nr, uint64_t *ns)
+{
+	*nr = awaits ? atomic_load(&awaits->nr_waits) : 0;
+	*ns = awaits ? atomic_load(&awaits->waited_ns) : 0;
 }
 
 void fs_awaits_stop(struct fs_awaits *awaits)

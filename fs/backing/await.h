@@ -28,6 +28,9 @@ void fs_awaits_stop(struct fs_awaits *awaits);
 /* No request waits any more: the fetcher was closed, the executor ended. NULL is fine. */
 void fs_awaits_free(struct fs_awaits *awaits);
 
+/* Requests that waited so far, and how long, added up. NULL is fine: none. */
+void fs_awaits_count(const struct fs_awaits *awaits, uint64_t *nr, uint64_t *ns);
+
 /* A request as it must be made again: what of it is used is @run's own affair. */
 struct fs_again {
 	void (*run)(const struct fs_again *again);

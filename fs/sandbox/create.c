@@ -16,6 +16,7 @@
 #include "fs/engine/cgroup.h"
 #include "fs/learn/learn.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/sandbox/times.h"
 #include "fs/slot/pool.h"
 #include "meta/meta.h"
 
@@ -205,6 +206,7 @@ static void write_record(void *ctx)
 		return;
 	r->done = true;
 	fs_sandbox_set_state(r->all, r->sb, FS_SANDBOX_LIVE);
+	fs_sandbox_times_ready(r->all, r->sb);
 	r->ret = fs_record_write_new(&r->sb->rec, r->sb->dir_fd, r->all->durable, r->err);
 	if (r->ret == 0)
 		fs_sandbox_give(r->all, r->sb->dir_fd, FS_RECORD_NAME);
@@ -248,6 +250,8 @@ static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const c
 			      sb->rec.id);
 	if (ret < 0)
 		fs_layers_unmount(all, sb);
+	else
+		fs_sandbox_times_ready(all, sb);
 	return ret;
 }
 

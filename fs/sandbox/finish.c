@@ -22,6 +22,7 @@
 #include "fs/learn/learn.h"
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/sandbox/times.h"
 
 /*
  * In this order, so that a crash anywhere leaves a sandbox that can go on:
@@ -234,6 +235,7 @@ static int make_result(struct finish *f)
 	json_decref(rec->notes);
 	rec->notes = notes;
 	rec->finished_ns = f->times.completed_ns;
+	rec->times.capture_ns = f->times.upload_end_ns - f->times.upload_start_ns;
 	rec->exit_code = f->spec->exit_code;
 	lock_drop(&f->all->lock);
 	return 0;
@@ -367,9 +369,12 @@ static int finish_now(struct finish *f)
 	if (sb->rec.state == FS_SANDBOX_LOST)
 		return err_set(f->err, -ESTALE, "sandbox %s is lost: its outputs cannot be trusted",
 			       sb->rec.id);
+	fs_sandbox_times_ending(f->all, sb);
 	ret = fs_layers_freeze(f->all, sb, f->err);
-	if (ret == 0)
+	if (ret == 0) {
+		fs_sandbox_times_frozen(f->all, sb);
 		begin_proof(f);
+	}
 	if (ret == 0 && !f->spec->remove)
 		fs_sandbox_trace_keep(f->all, sb, f->dir_fd, true);
 	if (ret == 0)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,10 +113,63 @@ void fs_record_fini(struct fs_record *rec)
 	memset(rec, 0, sizeof(*rec));
 }
 
+static const struct {
+	const char *key;
+	size_t offset;
+} time_keys[] = {
+	{"setup_ns", offsetof(struct fs_box_times, setup_ns)},
+	{"live_ns", offsetof(struct fs_box_times, live_ns)},
+	{"freeze_ns", offsetof(struct fs_box_times, freeze_ns)},
+	{"capture_ns", offsetof(struct fs_box_times, capture_ns)},
+	{"waited_ns", offsetof(struct fs_box_times, waited_ns)},
+	{"waits", offsetof(struct fs_box_times, nr_waits)},
+	{"upcalls", offsetof(struct fs_box_times, nr_upcalls)},
+	{"upcalls_ns", offsetof(struct fs_box_times, upcalls_ns)},
+};
+#define NR_TIME_KEYS (sizeof(time_keys) / sizeof(time_keys[0]))
+
+static int64_t *time_at(struct fs_box_times *times, size_t i)
+{
+	return (int64_t *)(void *)((char *)times + time_keys[i].offset);
+}
+
+/* NULL: nothing is known of them, or no memory. */
+static json_t *times_to_json(const struct fs_box_times *times)
+{
+	struct fs_box_times copy = *times;
+	json_t *obj = NULL;
+
+	for (size_t i = 0; i < NR_TIME_KEYS; i++) {
+		int64_t value = *time_at(&copy, i);
+
+		if (value != 0 && obj == NULL)
+			obj = json_object();
+		if (value != 0)
+			(void)json_object_set_new(obj, time_keys[i].key, json_integer(value));
+	}
+	if (times->has_former && obj == NULL)
+		obj = json_object();
+	if (times->has_former)
+		(void)json_object_set_new(obj, "former_root",
+					  json_string(CAS_DIGEST_TEXT(&times->former)));
+	return obj;
+}
+
+/* Nothing depends on them: what is no number is none. */
+static void times_from_json(const json_t *obj, struct fs_box_times *out)
+{
+	const char *former = json_string_value(json_object_get(obj, "former_root"));
+
+	for (size_t i = 0; i < NR_TIME_KEYS; i++)
+		*time_at(out, i) = json_integer_value(json_object_get(obj, time_keys[i].key));
+	out->has_former = former && cas_digest_parse(former, &out->former) == 0;
+}
+
 json_t *fs_record_describe(const struct fs_record *rec)
 {
 	json_t *outputs = json_array();
 	json_t *layers = json_array();
+	json_t *times = NULL;
 	json_t *obj;
 
 	for (size_t i = 0; i < rec->nr_given; i++)
@@ -132,6 +186,10 @@ json_t *fs_record_describe(const struct fs_record *rec)
 	if (obj && rec->allowance.keeper != FS_KEEPER_NONE)
 		(void)json_object_set_new(obj, "max_output",
 					  fs_allowance_describe(&rec->allowance));
+	if (obj)
+		times = times_to_json(&rec->times);
+	if (times)
+		(void)json_object_set_new(obj, "times", times);
 	if (obj && rec->cgroup)
 		(void)json_object_set_new(obj, "cgroup", json_string(rec->cgroup));
 	if (obj && rec->finished_ns != 0) {
@@ -281,6 +339,7 @@ static int record_from_json(const json_t *obj, struct fs_record *rec)
 	rec->finished_ns = json_integer_value(json_object_get(obj, "finished_ns"));
 	rec->exit_code = (int)json_integer_value(json_object_get(obj, "exit_code"));
 	rec->notes = json_incref(json_object_get(obj, "notes"));
+	times_from_json(json_object_get(obj, "times"), &rec->times);
 	rec->id = strdup(id);
 	rec->boot_id = strdup(boot);
 	rec->cgroup = cgroup ? strdup(cgroup) : NULL;

@@ -26,6 +26,20 @@ enum fs_sandbox_state {
 	FS_SANDBOX_LOST,
 };
 
+/* Where the time of a sandbox went, and what it began from; 0: not known. */
+struct fs_box_times {
+	int64_t setup_ns;   /* until create answered */
+	int64_t live_ns;    /* from then until finish, or remove, began */
+	int64_t freeze_ns;  /* until nobody could write any more */
+	int64_t capture_ns; /* until its outputs were in the store */
+	int64_t waited_ns;  /* requests that waited for blobs, added up */
+	int64_t nr_waits;
+	int64_t nr_upcalls;	  /* that session one answered while it was live, to whomever */
+	int64_t upcalls_ns;	  /* answering them */
+	bool has_former;	  /* its slot was another's before: */
+	struct cas_digest former; /* whose input root was this */
+};
+
 /* Strings and arrays are owned; zero-initialize, end with fs_record_fini. */
 struct fs_record {
 	char *id;
@@ -44,6 +58,7 @@ struct fs_record {
 	int exit_code;
 	json_t *notes; /* of fs_result_make; NULL: none */
 	struct fs_allowance allowance;
+	struct fs_box_times times;
 	struct fs_plan plan; /* layers only: layer N has its files in upper/N */
 };
 

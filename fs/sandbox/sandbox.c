@@ -16,6 +16,7 @@
 #include "cas/store/store.h"
 #include "fs/learn/learn.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/sandbox/times.h"
 #include "fs/slot/slot.h"
 #include "fs/upper/upper.h"
 #include "meta/meta.h"
@@ -168,6 +169,7 @@ void fs_sandbox_hide(struct fs_sandboxes *all, struct fs_sandbox *sb, bool lazy)
 	was_lazy = sb->lazy;
 	end.serial = sb->serial;
 	end.root = sb->view_root;
+	end.input = sb->rec.root;
 	end.view = steal_ptr(&sb->view);
 	end.bind = sb->bind;
 	sb->visible = sb->covered = false;
@@ -233,6 +235,7 @@ int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 {
 	const struct cas_digest *root = fs_derived_root(view);
 	int ret = fs_derived_hold(view, all->meta, err);
+	struct cas_digest former = {.size = 0};
 	uint64_t serial = 0;
 
 	if (ret < 0)
@@ -240,13 +243,14 @@ int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 	if (all->slots && fs_sandbox_is_apart(all, sb))
 		serial = fs_slot_for_result(all->slots);
 	else if (has_slot(all, sb))
-		serial = fs_slot_begin(all->slots, root, &sb->bind);
+		serial = fs_slot_begin(all->slots, root, &sb->bind, &former);
 	ret = fs_sandbox_begin_upper(all, sb, serial, root, err);
 	if (ret < 0) {
 		fs_derived_release(view, all->meta);
 		return ret;
 	}
 	lock_take(&all->lock);
+	fs_sandbox_times_began(sb, &former);
 	sb->view = view;
 	sb->view_root = *root;
 	sb->serial = has_slot(all, sb) ? serial : ++all->next_serial;

@@ -39,8 +39,18 @@ struct fs_sandboxes;
 
 enum fs_writable { FS_WRITABLE_OUTPUTS, FS_WRITABLE_DIRS, FS_WRITABLE_ALL };
 
+/* What the mount has counted so far, for whomever. */
+struct fs_box_counts {
+	uint64_t nr_upcalls; /* of session one */
+	uint64_t upcalls_ns;
+	uint64_t nr_waits; /* requests that waited for a blob */
+	uint64_t waited_ns;
+};
+
 /* Told without locks held; each may be NULL. */
 struct fs_sandbox_events {
+	/* Fill in the counts. */
+	void (*counted)(void *ctx, struct fs_box_counts *out);
 	/* ID appeared in the listing of the root. */
 	void (*added)(void *ctx, const char *id);
 	/*

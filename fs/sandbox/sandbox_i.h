@@ -56,6 +56,7 @@ struct fs_sandbox {
 	struct fs_record rec; /* written by the claimant under the lock, read by either */
 
 	/* The claimant's. */
+	struct fs_box_counts counts; /* when it was answered */
 	struct fs_outputs outputs;
 	int dir_fd;		      /* STORE/sandboxes/ID, -1: not open; see fs_sandbox_dir */
 	struct fs_large_inputs large; /* what is bound, or to be */
@@ -187,7 +188,6 @@ void fs_sandbox_history(struct fs_sandboxes *all, const struct fs_sandbox *sb, c
 int64_t fs_sandbox_now_ns(void); /* CLOCK_REALTIME */
 
 /* served.c */
-
 /* Serve its layer, if that is how it is written, for the slot @serial. */
 int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint64_t serial,
 			   const struct cas_digest *root, struct err *err);
@@ -197,7 +197,6 @@ bool fs_sandbox_end_upper(struct fs_sandboxes *all, struct fs_sandbox *sb);
 bool fs_sandbox_is_apart(const struct fs_sandboxes *all, const struct fs_sandbox *sb);
 
 /* view: create.c */
-
 /* Plan the outputs over the input tree; fills sb->rec.plan with layers and dirs. */
 int fs_sandbox_plan(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
 /* The input root with the directories that the plan wants. */

@@ -104,6 +104,15 @@ static void on_want(void *ctx, uint64_t dir)
 }
 
 /* A traced sandbox shows something else from now on, or nothing. */
+static void on_counted(void *ctx, struct fs_box_counts *out)
+{
+	struct daemon *d = ctx;
+	const struct fs_session *one = atomic_load(&d->one);
+
+	out->nr_upcalls = one ? fs_wire_count(&one->wire, &out->upcalls_ns) : 0;
+	fs_awaits_count(d->awaits, &out->nr_waits, &out->waited_ns);
+}
+
 static void on_traced(void *ctx, const char *id)
 {
 	struct daemon *d = ctx;
@@ -269,7 +278,7 @@ static int open_data(struct daemon *d, struct err *err)
 		.traced = d->beside ? NULL : d->traced,
 		.in_userns = d->in_userns,
 		.no_mounts = d->beside,
-		.events = {.traced = on_traced, .ctx = d},
+		.events = {.traced = on_traced, .counted = on_counted, .ctx = d},
 	};
 	struct fs_slots_options slots = {
 		.no_reuse = fs_probes_is_off(d->probes, FS_FEATURE_REUSE),

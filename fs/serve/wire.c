@@ -286,6 +286,18 @@ const char *fs_wire_op_name(size_t op)
 	return op < FS_WIRE_NR_OPS ? op_names[op] : NULL;
 }
 
+uint64_t fs_wire_count(const struct fs_wire *wire, uint64_t *ns)
+{
+	uint64_t nr = 0;
+
+	*ns = 0;
+	for (size_t i = 0; i < FS_WIRE_NR_OPS; i++) {
+		nr += atomic_load_explicit(&wire->nr[i], memory_order_relaxed);
+		*ns += atomic_load_explicit(&wire->times[i].sum_ns, memory_order_relaxed);
+	}
+	return nr;
+}
+
 const char *fs_wire_libfuse(void)
 {
 	return fuse_pkgversion();

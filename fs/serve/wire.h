@@ -76,6 +76,9 @@ int fs_wire_report(const struct fs_wire *wire, json_t *out);
 /* The name of an opcode that was seen, or NULL. */
 const char *fs_wire_op_name(size_t op);
 
+/* How many requests that was, and how long answering took, added up. */
+uint64_t fs_wire_count(const struct fs_wire *wire, uint64_t *ns);
+
 /* The version of libfuse that runs. */
 const char *fs_wire_libfuse(void);
 

@@ -48,6 +48,7 @@ struct fs_slot {
 	TAILQ_ENTRY(fs_slot) link;
 	uint64_t serial;
 	struct cas_digest root;
+	struct cas_digest input;
 	struct fs_derived *view; /* held in meta; may be NULL */
 	struct fs_mount_key bind;
 	char place[sizeof(PARK_PREFIX) + 32];
@@ -357,15 +358,17 @@ static int reuse(struct fs_slots *slots, struct fs_slot *slot, const struct cas_
 }
 
 uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root,
-		       struct fs_mount_key *bind)
+		       struct fs_mount_key *bind, struct cas_digest *former)
 {
 	struct fs_slot *slot;
 
 	while (!slots->opts.no_reuse && (slot = choose(slots, root)) != NULL) {
 		uint64_t serial = slot->serial;
+		struct cas_digest input = slot->input;
 
 		*bind = slot->bind;
 		if (reuse(slots, slot, root) == 0) {
+			*former = input;
 			atomic_fetch_add(&slots->nr_reused, 1);
 			return serial;
 		}
@@ -440,6 +443,7 @@ static struct fs_slot *begin_parking(struct fs_slots *slots, uint64_t serial,
 	}
 	slot->serial = serial;
 	slot->root = *root;
+	slot->input = *root;
 	(void)snprintf(slot->place, sizeof(slot->place), "%s%s", PARK_PREFIX, rnd);
 	lock_take(&slots->lock);
 	TAILQ_INSERT_TAIL(&slots->parking, slot, link);
@@ -546,6 +550,7 @@ void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end)
 	struct fs_slot *slot;
 
 	if (end->parked) {
+		end->parked->input = end->input;
 		end->parked->view = end->view;
 		end->parked->bind = end->bind;
 		end_parked(slots, end->parked);

@@ -83,9 +83,10 @@ uint64_t fs_slot_for_result(struct fs_slots *slots);
 /*
  * The serial of the slot for a sandbox that is about to show @root: a retired one, made
  * to show it, whose bind is @bind, or a new one, without (id 0). @root must be readable.
+ * *former is the input root of the sandbox that had it last; a new one leaves it alone.
  */
 uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root,
-		       struct fs_mount_key *bind);
+		       struct fs_mount_key *bind, struct cas_digest *former);
 
 /* One that is being parked. */
 struct fs_slot;
@@ -115,6 +116,7 @@ struct fs_slot_end {
 	const char *id;
 	uint64_t serial;
 	struct cas_digest root;
+	struct cas_digest input; /* of which @root was made, for outputs' parents */
 	struct fs_derived *view; /* taken over; held in meta. NULL: @root is in the store */
 	/* Taken over: it is parked, and @bind proved there that nobody is in it. NULL: not so. */
 	struct fs_slot *parked;
