@@ -25,6 +25,8 @@ const struct cli_command cli_commands[] = {
 	{"cat", cmd_cat, "Print a blob.", "DIGEST", 1},
 	{"ls", cmd_ls, "List a stored tree.", "[-lR] [--json] DIGEST [PATH]", 1},
 	{"diff", cmd_diff, "Compare two stored trees, by what changed.", "[-R] [--json] A B", 2},
+	{"explain", cmd_explain, "Tell why a blob, a sandbox, a name is as it is.",
+	 "[--json] ID|DIGEST [PATH]", 1},
 	{"stat", cmd_stat, "Count what the store holds.", "[--json]", 1},
 	{"fsck", cmd_fsck, "Compare every blob with its name.",
 	 "[--repair [--from PATH]...] [--json]", 1},

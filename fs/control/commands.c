@@ -73,6 +73,17 @@ static const struct control_opt opts_fsck[] = {
 	{"threads", VALUE, "N"},
 	END_OF_OPTS,
 };
+static const struct control_opt opts_explain[] = {
+	{"what", VALUE | POSITIONAL | REQUIRED, "ID-OR-DIGEST"},
+	{"path", VALUE | POSITIONAL, "PATH"},
+	END_OF_OPTS,
+};
+static const struct control_opt opts_diff[] = {
+	{"a", VALUE | POSITIONAL | REQUIRED, "ID-OR-DIGEST"},
+	{"b", VALUE | POSITIONAL | REQUIRED, "ID-OR-DIGEST"},
+	{"recursive", 0, NULL},
+	END_OF_OPTS,
+};
 static const struct control_opt opts_rows[] = {
 	{"rows", VALUE | POSITIONAL | REQUIRED, "TEXT"},
 	END_OF_OPTS,
@@ -108,6 +119,9 @@ const struct control_command control_commands[] = {
 	{"gc", "evict until the store is that small, or as small as configured", opts_gc, "",
 	 control_gc},
 	{"fsck", "compare every blob with its name", opts_fsck, "", control_fsck},
+	{"explain", "where a blob is and who needs it, what a sandbox is, why a name is not found",
+	 opts_explain, "", control_explain},
+	{"diff", "what makes one tree of another", opts_diff, "", control_diff},
 	{"sync", "make what was put durable and recorded", opts_none, NULL, control_sync},
 	{"reconcile", "make index and ledger agree with the files", opts_none, "",
 	 control_reconcile},

@@ -35,6 +35,10 @@ int control_rows(struct control_call *call, struct err *err);
 int control_sync(struct control_call *call, struct err *err);
 int control_reconcile(struct control_call *call, struct err *err);
 
+/* explain.c: why things are as they are */
+int control_explain(struct control_call *call, struct err *err);
+int control_diff(struct control_call *call, struct err *err);
+
 /* about.c: the daemon */
 int control_version(struct control_call *call, struct err *err);
 int control_config(struct control_call *call, struct err *err);

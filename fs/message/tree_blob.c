@@ -3,9 +3,12 @@
 
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/hash.h"
 #include "cas/reapi/tree_read.h"
@@ -248,6 +251,88 @@ int fs_tree_blob_get(const struct fs_tree_blob *blob, uint64_t dir, uint64_t ind
 		return -EUCLEAN;
 	}
 	return ret < 0 ? ret : 1;
+}
+
+/* How a directory was reached; @parent of the root is itself. */
+struct reached {
+	uint32_t parent;
+	uint32_t index; /* of its entry there */
+	bool yes;
+};
+
+struct search {
+	const struct fs_tree_blob *blob;
+	const struct cas_digest *target;
+	struct reached *reached; /* one a directory */
+	uint32_t *queue;
+	size_t nr_queued;
+};
+
+/* The path of entry @index of @dir, from the end to the start. */
+static int path_of(const struct search *s, uint32_t dir, uint32_t index, char **path)
+{
+	auto_free char *got = strdup("");
+	bool more = got != NULL;
+
+	while (more) {
+		struct meta_dirent e = {0};
+		char *longer;
+		int ret = meta_packed_view_get(&s->blob->dirs[dir].view, index, &e);
+
+		if (ret == 0 && asprintf(&longer, "%s%s%s", e.name, *got ? "/" : "", got) < 0)
+			ret = -ENOMEM;
+		meta_dirent_fini(&e);
+		if (ret < 0)
+			return ret;
+		free(got);
+		got = longer;
+		more = dir != 0;
+		index = s->reached[dir].index;
+		dir = s->reached[dir].parent;
+	}
+	*path = steal_ptr(&got);
+	return *path ? 1 : -ENOMEM;
+}
+
+/* The entries of @dir: the target, or directories to be looked into. */
+static int search_dir(struct search *s, uint32_t dir, char **path)
+{
+	int ret = 0;
+
+	for (uint32_t i = 0; ret == 0 && i < s->blob->dirs[dir].view.nr_entries; i++) {
+		struct meta_dirent e = {0};
+		uint64_t child = 0;
+
+		ret = meta_packed_view_get(&s->blob->dirs[dir].view, i, &e);
+		if (ret == 0 && e.kind != CAS_NODE_SYMLINK &&
+		    cas_digest_equal(&e.digest, s->target)) {
+			ret = path_of(s, dir, i, path);
+		} else if (ret == 0 && e.kind == CAS_NODE_DIRECTORY) {
+			ret = child_of(s->blob, &e, &child);
+			if (ret == 0 && !s->reached[child].yes) {
+				s->reached[child] = (struct reached){dir, i, true};
+				s->queue[s->nr_queued++] = (uint32_t)child;
+			}
+		}
+		meta_dirent_fini(&e);
+	}
+	return ret;
+}
+
+int fs_tree_blob_search(const struct fs_tree_blob *blob, const struct cas_digest *target,
+			char **path)
+{
+	auto_free struct reached *reached = calloc(blob->nr, sizeof(*reached));
+	auto_free uint32_t *queue = calloc(blob->nr, sizeof(*queue));
+	struct search s = {blob, target, reached, queue, 1};
+	int ret = 0;
+
+	if (!reached || !queue)
+		return -ENOMEM;
+	reached[0].yes = true;
+	for (size_t i = 0; ret == 0 && i < s.nr_queued; i++)
+		ret = search_dir(&s, queue[i], path);
+	return ret;
 }
 
 int fs_tree_blob_info(const struct fs_tree_blob *blob, uint64_t dir, struct meta_dirinfo *out)

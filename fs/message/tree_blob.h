@@ -32,6 +32,12 @@ int fs_tree_blob_find(const struct fs_tree_blob *blob, uint64_t dir, const char 
 /* The entry at @index, in order of name; 0: there are no more. */
 int fs_tree_blob_get(const struct fs_tree_blob *blob, uint64_t dir, uint64_t index,
 		     struct meta_dirent *out, uint64_t *child);
+/*
+ * 1 and a path (malloc'ed) at which the Tree has the file or directory @target; 0: it has none.
+ * -ENOMEM.
+ */
+int fs_tree_blob_search(const struct fs_tree_blob *blob, const struct cas_digest *target,
+			char **path);
 /* -EUCLEAN as above. */
 int fs_tree_blob_info(const struct fs_tree_blob *blob, uint64_t dir, struct meta_dirinfo *out);
 

@@ -14,6 +14,7 @@ int cmd_mount(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_umount(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_sandbox(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_run(struct cli *cli, int argc, char **argv, struct err *err);
+int cmd_explain(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_diff(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_ctl(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_stat(struct cli *cli, int argc, char **argv, struct err *err);
