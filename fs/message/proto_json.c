@@ -20,6 +20,7 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/reapi.pb-c.h"
+#include "cas/reapi/action.h"
 
 #define NAME_SZ	   64
 #define YEAR_1	   (-62135596800LL) /* in seconds since the epoch */
@@ -103,12 +104,53 @@ static json_t *json_duration(const Reapi__Duration *d)
 			    frac);
 }
 
+/* NULL: a list, another Struct, or a number that JSON has none for. */
+static json_t *json_struct_value(const Reapi__Value *v)
+{
+	double number;
+
+	if (v && v->kind_case == REAPI__VALUE__KIND_STRING_VALUE)
+		return json_bytes_text(v->string_value);
+	if (v && v->kind_case == REAPI__VALUE__KIND_BOOL_VALUE)
+		return json_boolean(v->bool_value);
+	if (!v || v->kind_case != REAPI__VALUE__KIND_NUMBER_VALUE)
+		return NULL;
+	number = v->number_value;
+	if (number > -9e15 && number < 9e15 && number == (double)(int64_t)number)
+		return json_integer((json_int_t)number);
+	return json_real(number);
+}
+
+/* What limits are told in: a Struct of plain values. NULL: it is none. */
+static json_t *json_struct(const ProtobufCBinaryData *data)
+{
+	Reapi__Struct *s = reapi__struct__unpack(NULL, data->len, data->data);
+	json_t *obj = s ? json_object() : NULL;
+
+	for (size_t i = 0; obj && i < s->n_fields; i++) {
+		json_t *value = json_struct_value(s->fields[i]->value);
+
+		if (json_object_set_new(obj, s->fields[i]->key, value) < 0) {
+			json_decref(obj);
+			obj = NULL;
+		}
+	}
+	if (s)
+		reapi__struct__free_unpacked(s, NULL);
+	return obj;
+}
+
 static json_t *json_any(const Reapi__Any *any)
 {
 	json_t *obj = json_object();
+	json_t *value = NULL;
 
-	if (json_object_set_new(obj, "@type", json_bytes_text(any->type_url)) < 0 ||
-	    json_object_set_new(obj, "value", json_base64(&any->value)) < 0) {
+	if (strcmp(any->type_url, CAS_RESULT_LIMIT_TYPE) == 0)
+		value = json_struct(&any->value);
+	if (value == NULL)
+		value = json_base64(&any->value);
+	if (json_object_set_new(obj, "value", value) < 0 ||
+	    json_object_set_new(obj, "@type", json_bytes_text(any->type_url)) < 0) {
 		json_decref(obj);
 		return NULL;
 	}

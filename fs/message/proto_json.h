@@ -13,8 +13,8 @@ struct err;
  * Any message of cas/reapi.proto: names in lowerCamelCase, default values left out, 64-bit
  * integers as strings, bytes in base64, times in RFC 3339, durations in seconds. Beyond that
  * mapping: text that is not UTF-8 appears with its odd bytes as \xNN; an Any is its type and
- * its bytes ("@type", "value"); a time that has no year of four digits is its two numbers.
- * NULL: no memory.
+ * its bytes ("@type", "value"), but for a Struct of plain values; a time that has no year of four
+ * digits is its two numbers. NULL: no memory.
  */
 json_t *fs_proto_json(const struct ProtobufCMessage *message);
 
