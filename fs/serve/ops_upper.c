@@ -30,6 +30,7 @@ struct change {
 	char name2[CAS_NAME_MAX + 1];
 	unsigned flags;
 	mode_t mode;
+	dev_t rdev;
 	struct fs_change attr;
 	char *data; /* of a write, a link's target; owned in a thread that may wait */
 	size_t size;
@@ -143,18 +144,22 @@ static int reply_entry(struct change *c, const struct fs_inode *dir, const char 
 
 static int run_make(struct change *c, struct err *err)
 {
-	const struct fs_making making = {
-		.name = c->name, .mode = c->mode, .target = c->data, .by = caller(c->req)};
+	const struct fs_making making = {.name = c->name,
+					 .mode = c->mode,
+					 .rdev = c->rdev,
+					 .target = c->data,
+					 .by = caller(c->req)};
 	struct fs_entry entry;
 	int ret = fs_upper_make(unode(&c->node), &making, &entry, err);
 
 	return ret < 0 ? ret : reply_entry(c, &c->node, c->name, &entry);
 }
 
-static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev,
 		 const char *target)
 {
-	struct change c = {.req = req, .run = run_make, .what = "making of", .mode = mode};
+	struct change c = {
+		.req = req, .run = run_make, .what = "making of", .mode = mode, .rdev = rdev};
 
 	if (!begin(&c, parent) || !take_name(&c, name, c.name))
 		return;
@@ -165,17 +170,17 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
 {
-	make(req, parent, name, mode, NULL);
+	make(req, parent, name, mode, rdev, NULL);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-	make(req, parent, name, (mode & 07777) | S_IFDIR, NULL);
+	make(req, parent, name, (mode & 07777) | S_IFDIR, 0, NULL);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
-	make(req, parent, name, S_IFLNK | 0777, target);
+	make(req, parent, name, S_IFLNK | 0777, 0, target);
 }
 
 /* Without opens MKNOD does the same, and no RELEASE follows. */

@@ -36,12 +36,14 @@ static int make_at(struct making *m, int dir_fd, const char *name)
 	case S_IFLNK:
 		ret = symlinkat(m->what->target, dir_fd, name);
 		break;
-	case S_IFIFO:
-	case S_IFSOCK:
-		ret = mknodat(dir_fd, name, m->what->mode, 0);
+	case S_IFCHR:
+		/* It has a meaning in layers of overlays. */
+		if (m->what->rdev == 0)
+			return -EPERM;
+		ret = mknodat(dir_fd, name, m->what->mode, m->what->rdev);
 		break;
 	default:
-		return -EPERM;
+		ret = mknodat(dir_fd, name, m->what->mode, m->what->rdev);
 	}
 	return ret < 0 ? -errno : 0;
 }

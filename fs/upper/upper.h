@@ -106,11 +106,12 @@ struct fs_caller {
 struct fs_making {
 	const char *name;
 	mode_t mode;
+	dev_t rdev;
 	const char *target;
 	struct fs_caller by;
 };
 
-/* -EPERM: a device. */
+/* -EPERM: a device, which we may not make. */
 int fs_upper_make(struct fs_unode *dir, const struct fs_making *what, struct fs_entry *out,
 		  struct err *err);
 int fs_upper_link(struct fs_unode *node, struct fs_unode *dir, const char *name,
