@@ -119,7 +119,12 @@ static int find(const struct fs_session *session, const struct fs_inode *dir, co
 
 	if (layer)
 		ret = fs_uppers_top(session->opts.uppers, layer, &dir->entry.key, name, out, err);
-	return ret != 0 ? ret : view->ops->lookup(view, &dir->entry, name, out, err);
+	if (ret == 0)
+		ret = view->ops->lookup(view, &dir->entry, name, out, err);
+	if (ret > 0 && layer && out->kind == FS_KIND_DIR)
+		out->apart = fs_uppers_place(session->opts.uppers, layer, &dir->entry.key, name) !=
+			     FS_UPPER_ELSEWHERE;
+	return ret;
 }
 
 static void lookup(const struct fs_again *again)
@@ -240,11 +245,16 @@ static void add_plain(struct reply *r, const struct fs_diritem *item)
 				    (off_t)item->next_off);
 }
 
-/* Is it a directory of the layer, in one of the tree? */
-static bool is_top(const struct reply *r, const struct fs_diritem *item)
+/* Is it a directory of the layer, in one of the tree? Its node is not the tree's then. */
+static bool is_top(const struct reply *r, struct fs_diritem *item)
 {
-	return r->layer && item->entry.kind == FS_KIND_DIR &&
-	       fs_uppers_is_top(r->session->opts.uppers, r->layer, &r->dir.entry.key, item->name);
+	enum fs_upper_place place;
+
+	if (!r->layer || item->entry.kind != FS_KIND_DIR)
+		return false;
+	place = fs_uppers_place(r->session->opts.uppers, r->layer, &r->dir.entry.key, item->name);
+	item->entry.apart = place != FS_UPPER_ELSEWHERE;
+	return place == FS_UPPER_TOP;
 }
 
 /*

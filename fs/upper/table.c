@@ -103,6 +103,7 @@ void fs_upper_unref(struct fs_upper *upper)
 		free(upper->tops[i]);
 	free(upper->tops);
 	free(upper->top_dirs);
+	free(upper->ways);
 	fs_outputs_fini(&upper->outputs);
 	if (upper->root_fd >= 0)
 		(void)close(upper->root_fd);
@@ -140,8 +141,19 @@ static bool area_of(const struct fs_output *o, char **out)
 	return *out && (*out)[0];
 }
 
-/* The key of the directory that @path is in. */
-static int key_above(const char *path, struct fs_key *out)
+static int add_way(struct fs_upper *upper, const struct fs_key *key)
+{
+	void *grown = realloc(upper->ways, (upper->nr_ways + 1) * sizeof(*key));
+
+	if (!grown)
+		return -ENOMEM;
+	upper->ways = grown;
+	upper->ways[upper->nr_ways++] = *key;
+	return 0;
+}
+
+/* The key of the directory that @path is in; all above it are on the way. */
+static int key_above(struct fs_upper *upper, const char *path, struct fs_key *out)
 {
 	*out = fs_key_zero;
 	for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
@@ -152,6 +164,8 @@ static int key_above(const char *path, struct fs_key *out)
 		memcpy(name, path, (size_t)(slash - path));
 		name[slash - path] = '\0';
 		ret = fs_key_of_path(out, name, &key);
+		if (ret == 0)
+			ret = add_way(upper, &key);
 		if (ret < 0)
 			return ret;
 		*out = key;
@@ -180,7 +194,7 @@ static int find_tops(struct fs_upper *upper)
 			covered = covered || fs_path_within(path, upper->tops[k]);
 		if (covered)
 			continue;
-		ret = key_above(path, &upper->top_dirs[upper->nr_tops]);
+		ret = key_above(upper, path, &upper->top_dirs[upper->nr_tops]);
 		if (ret < 0)
 			return ret;
 		upper->tops[upper->nr_tops++] = steal_ptr(&path);
@@ -371,14 +385,31 @@ static const char *top_at(const struct fs_upper *upper, const struct fs_key *dir
 	return NULL;
 }
 
-bool fs_uppers_is_top(struct fs_uppers *all, uint64_t serial, const struct fs_key *dir,
-		      const char *name)
+static bool is_way(const struct fs_upper *upper, const struct fs_key *dir, const char *name)
+{
+	struct fs_key key;
+
+	if (upper->nr_ways == 0 || fs_key_of_path(dir, name, &key) < 0)
+		return false;
+	for (size_t i = 0; i < upper->nr_ways; i++) {
+		if (fs_key_equal(&upper->ways[i], &key))
+			return true;
+	}
+	return false;
+}
+
+enum fs_upper_place fs_uppers_place(struct fs_uppers *all, uint64_t serial,
+				    const struct fs_key *dir, const char *name)
 {
 	struct fs_upper *upper = find(all, serial);
-	bool is = upper && top_at(upper, dir, name) != NULL;
+	enum fs_upper_place place = FS_UPPER_ELSEWHERE;
 
+	if (upper && top_at(upper, dir, name))
+		place = FS_UPPER_TOP;
+	else if (upper && is_way(upper, dir, name))
+		place = FS_UPPER_WAY;
 	fs_upper_unref(upper);
-	return is;
+	return place;
 }
 
 /* Down from the root of the layer: what lies between are nodes that nobody sees. */

@@ -84,9 +84,14 @@ bool fs_uppers_any(const struct fs_uppers *all);
 int fs_uppers_root(struct fs_uppers *all, uint64_t serial, struct fs_entry *out, struct err *err);
 int fs_uppers_top(struct fs_uppers *all, uint64_t serial, const struct fs_key *dir,
 		  const char *name, struct fs_entry *out, struct err *err);
-/* The same question about a place, without an answer: it is not to be shown as the tree's. */
-bool fs_uppers_is_top(struct fs_uppers *all, uint64_t serial, const struct fs_key *dir,
-		      const char *name);
+/* The same question about a place, without an answer. */
+enum fs_upper_place {
+	FS_UPPER_ELSEWHERE, /* nothing of ours is there or below */
+	FS_UPPER_WAY,	    /* a directory of the tree with some below: not for another sandbox */
+	FS_UPPER_TOP,	    /* not to be shown as the tree's */
+};
+enum fs_upper_place fs_uppers_place(struct fs_uppers *all, uint64_t serial,
+				    const struct fs_key *dir, const char *name);
 
 /* Free what the kernel has forgotten. No lock held. */
 void fs_uppers_reap(struct fs_uppers *all);

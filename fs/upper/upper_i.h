@@ -86,6 +86,8 @@ struct fs_upper {
 	size_t nr_tops;
 	char **tops;
 	struct fs_key *top_dirs;
+	size_t nr_ways; /* directories of the tree above tops, by their keys */
+	struct fs_key *ways;
 
 	struct lock lock; /* rank INODE */
 	pthread_cond_t idle;

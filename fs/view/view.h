@@ -60,6 +60,7 @@ struct fs_entry {
 	bool fleeting : 1; /* attributes, of a DIR name and list too, are asked for each time */
 	bool lively : 1;   /* DIR: always there, but its list changes */
 	bool slow : 1;	   /* TEXT: takes long to make: no thread that serves does, nor stat */
+	bool apart : 1;	   /* DIR: never one that another top has cached */
 	bool partial : 1;  /* from list alone: kind and key, not enough for a node */
 };
 

@@ -56,5 +56,44 @@ mapping new" "$("$FSSTRESS" first-write "$d/mapped")"
 mapping old" "$("$FSSTRESS" first-write "$s/other/mapped")"
 	casbox sandbox remove two
 	mount_stop
+
+	# Where session one serves it: one layer without a mount in between.
+	mount_start --engine fuse
+	s=$(sandbox_new "$root" --id three --output out/ --output src/res)
+	for d in "$s/out" "$s/src"; do
+		echo text > "$d/a"
+		"$FSCHECK" call OK link "$d/a" "$d/b"
+		[ "$d/a" -ef "$d/b" ] || fail "two files after a link in $d"
+		"$FSCHECK" call OK rename "$d/a" "$d/c"
+		"$FSCHECK" call OK mkdir "$d/sub"
+		"$FSCHECK" call OK rename "$d/c" "$d/sub/c"
+		"$FSCHECK" call OK rename "$d/sub" "$d/sub2"
+		"$FSCHECK" call ENOTEMPTY rmdir "$d/sub2"
+		"$FSCHECK" call OK mkfifo "$d/fifo"
+		"$FSCHECK" call OK map-shared "$d/sub2/c"
+		"$FSCHECK" call EOPNOTSUPP tmpfile "$d" "$d/nameless"
+		echo named > "$d/named"
+		"$FSCHECK" call OK exchange "$d/named" "$d/sub2/c"
+		"$FSCHECK" call EOPNOTSUPP setxattr "$d/b"
+		echo text > "$d/mapped"
+		eq "served: a file that is written to for the first time" "descriptor new
+mapping new" "$("$FSSTRESS" first-write "$d/mapped")"
+	done
+	"$FSCHECK" call OK link "$s/out/b" "$s/src/b2"
+	"$FSCHECK" call OK rename "$s/out/named" "$s/src/named2"
+	"$FSCHECK" call EXDEV link "$s/src/input" "$s/src/input2"
+	"$FSCHECK" call EROFS rename "$s/src/input" "$s/src/input2"
+	"$FSCHECK" call EBUSY rmdir "$s/out"
+	casbox sandbox remove three
+	s=$(sandbox_new "$root" --id four --writable all)
+	"$FSCHECK" call OK rename "$s/src/dir" "$s/other/dir"
+	eq "served: moved" input "$(cat "$s/other/dir/input")"
+	"$FSCHECK" call ENOENT stat "$s/src/dir"
+	"$FSCHECK" call OK link "$s/src/input" "$s/other/input"
+	[ "$s/src/input" -ef "$s/other/input" ] || fail "two files after a link of an input"
+	eq "served: an input that is written to for the first time" "descriptor new
+mapping new" "$("$FSSTRESS" first-write "$s/other/mapped")"
+	casbox sandbox remove four
+	mount_stop
 }
 each_user body
