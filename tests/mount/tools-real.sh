@@ -117,8 +117,11 @@ use_long() {
 	[ -n "${TEST_LONG:-}" ] || return 0
 	if command -v npm > /dev/null; then
 		mkdir npm
-		(cd npm && npm init -y > /dev/null && npm install --no-audit --no-fund express@4.19.2 > /dev/null &&
-			node -e 'require("express")(); console.log("loaded")') > npm.log 2>&1 || echo "npm failed" >> npm.log
+		# Its own log and times aside.
+		(cd npm && npm init -y && npm install --no-audit --no-fund express@4.19.2) > npm.out 2>&1 ||
+			fail "npm: $(cat npm.out)"
+		(cd npm && node -e 'require("express")(); console.log("loaded")') > npm.log
+		rm npm.out npm/node_modules/.package-lock.json
 	fi
 	python3 -m venv full && full/bin/pip --version | sed 's/ from.*//' > pip.log
 	rm -rf full
