@@ -3,7 +3,7 @@
 #
 # Not part of a default run: SOAK_SECONDS says how long, SOAK_SEED which trees, SOAK_LANES
 # how many at once, SOAK_DROP=1 drops the machine's caches now and then. For ThreadSanitizer
-# see tests/tsan.supp.
+# see tests/lib/tsan.supp.
 [ -n "${SOAK_SECONDS:-}" ] || exit 77
 TEST_TIMEOUT=$((SOAK_SECONDS + 120))
 export TEST_TIMEOUT
