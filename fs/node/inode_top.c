@@ -118,7 +118,8 @@ struct fs_node *fs_node_adopt_locked(struct fs_inode_table *table, struct fs_nod
 	struct fs_node *old;
 	size_t nr;
 
-	if (!table->adopt || entry->apart || table->nr_donors == 0 || !path_from_top(dir, names, &nr))
+	if (!table->adopt || entry->apart || table->nr_donors == 0 ||
+	    !path_from_top(dir, names, &nr))
 		return NULL;
 	node = find_donor_locked(table, names, nr, name, entry, &top);
 	if (!node || !note_given_locked(table, node, top, dir))

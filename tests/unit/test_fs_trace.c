@@ -124,8 +124,8 @@ static void test_a_damaged_file_is_no_trace(void **state)
 		"casbox-trace 2\0exact",
 		"casbox-trace 1\0some",
 		"casbox-trace 1\0exact\0nonsense",
-		"casbox-trace 1\0exact\0"
-		"999 a",
+		("casbox-trace 1\0exact\0"
+		 "999 a"),
 	};
 	static const size_t len[] = {0, 15, 21, 20, 30, 27};
 	const char *dir = *state;
