@@ -28,6 +28,8 @@ const struct cli_command cli_commands[] = {
 	{"explain", cmd_explain, "Tell why a blob, a sandbox, a name is as it is.",
 	 "[--json] ID|DIGEST [PATH]", 1},
 	{"stat", cmd_stat, "Count what the store holds.", "[--json]", 1},
+	{"du", cmd_du, "Tell what trees, or the store, take on the disk.", "[--json] [DIGEST...]",
+	 1},
 	{"fsck", cmd_fsck, "Compare every blob with its name.",
 	 "[--repair [--from PATH]...] [--json]", 1},
 	{"gc", cmd_gc, "Remove the least recently used blobs.",

@@ -29,7 +29,7 @@ for page in run mount sandbox store; do
 	file=$tools/man/casbox-$page.1.scd
 	case $page in
 	mount) commands='mount umount ctl' ;;
-	store) commands='put cat ls diff explain checkout stat fsck gc pin unpin pull push' ;;
+	store) commands='put cat ls diff explain checkout stat du fsck gc pin unpin pull push' ;;
 	sandbox) commands='sandbox/create sandbox/finish sandbox/show sandbox/list sandbox/remove' ;;
 	*) commands=$page ;;
 	esac

@@ -18,6 +18,7 @@ int cmd_explain(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_diff(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_ctl(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_stat(struct cli *cli, int argc, char **argv, struct err *err);
+int cmd_du(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_fsck(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_gc(struct cli *cli, int argc, char **argv, struct err *err);
 int cmd_pull(struct cli *cli, int argc, char **argv, struct err *err);
