@@ -2,8 +2,8 @@
 # tests/mount/slot-soak.sh - random trees in several lanes for a while, each byte verified
 #
 # Not part of a default run: SOAK_SECONDS says how long, SOAK_SEED which trees, SOAK_LANES
-# how many at once, SOAK_DROP=1 drops the machine's caches now and then. For ThreadSanitizer
-# see tests/lib/tsan.supp.
+# how many at once, SOAK_DROP=1 drops the machine's caches now and then. With a build of
+# -Db_sanitize=thread a report of it fails, and nothing is suppressed.
 [ -n "${SOAK_SECONDS:-}" ] || exit 77
 TEST_TIMEOUT=$((SOAK_SECONDS + 120))
 export TEST_TIMEOUT
