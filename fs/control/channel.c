@@ -5,7 +5,10 @@
  * runs, a request is answered or a poll is notified. A channel is a job: it is to be run
  * when it has a line and no thread works on it (busy), and then runs line after line. A
  * line that may take minutes is handed on, with all that follow, to other threads.
- * It is freed by the thread that works on it, or by release when none does.
+ * While more than UNREAD_MAX bytes of answers are unread it is left alone, whatever lines
+ * it has, and the read that makes it less sets it to work again: one write may bring a
+ * hundred thousand lines. It is freed by the thread that works on it, or by release when
+ * none does.
  *
  * A read that has to wait is kept in the channel's list with its request. Whoever takes
  * it out of the list, under the lock, answers it: the thread that has an answer, or the
@@ -157,11 +160,46 @@ void fs_channels_open(struct fs_channels *all)
 	lock_drop(&all->lock);
 }
 
+/* Are so many answers unread that no more are to be made? Nobody reads those of a released one. */
+static bool is_stuffed_locked(const struct fs_channel *c) REQUIRES(c->all->lock)
+{
+	return !c->released && !c->all->shut && c->answers.len - c->answers_pos > UNREAD_MAX;
+}
+
+/* True: it is the caller's to submit, and is busy from now on. */
+static bool set_to_work_locked(struct fs_channel *c) REQUIRES(c->all->lock)
+{
+	if (!c->head || c->busy || is_stuffed_locked(c))
+		return false;
+	c->busy = true;
+	return true;
+}
+
+/* Once all is shut: one that has lines and nobody who works on it, to be submitted. */
+static struct fs_channel *find_left_locked(struct fs_channels *all) REQUIRES(all->lock)
+{
+	struct fs_channel *c = all->list;
+
+	while (c && (!c->head || c->busy))
+		c = c->next;
+	if (c)
+		c->busy = true;
+	return c;
+}
+
+/* Lines of those that were left alone are refused now, like all. */
 void fs_channels_shut(struct fs_channels *all)
 {
+	struct fs_channel *c;
+
 	lock_take(&all->lock);
 	all->shut = true;
 	(void)pthread_cond_broadcast(&all->changed);
+	while ((c = find_left_locked(all)) != NULL) {
+		lock_drop(&all->lock);
+		fs_executor_submit(all->executor, &c->job);
+		lock_take(&all->lock);
+	}
 	lock_drop(&all->lock);
 }
 
@@ -320,9 +358,7 @@ int fs_channel_write(struct fs_channel *c, const void *data, size_t len, struct 
 	if (c->answers.len - c->answers_pos <= UNREAD_MAX && c->nr_queued <= QUEUED_MAX &&
 	    c->nr_pending < LINES_MAX)
 		ret = take_bytes_locked(c, data, len);
-	submit = c->head && !c->busy;
-	if (submit)
-		c->busy = true;
+	submit = set_to_work_locked(c);
 	lock_drop(&c->all->lock);
 	*job = submit ? &c->job : NULL;
 	return ret;
@@ -336,7 +372,7 @@ static struct line *next_line(struct fs_channel *c, bool *shut)
 	while (!c->all->open && !c->all->shut)
 		(void)lock_wait(&c->all->lock, &c->all->changed, 0);
 	*shut = c->all->shut;
-	line = c->head;
+	line = is_stuffed_locked(c) ? NULL : c->head;
 	if (line) {
 		c->head = line->next;
 		c->nr_queued -= line->len;
@@ -373,6 +409,11 @@ static void take_answers_locked(struct fs_channel *c, size_t size, struct buf *o
 	if (c->answers_pos == c->answers.len) {
 		buf_fini(&c->answers);
 		c->answers = (struct buf){0};
+		c->answers_pos = 0;
+	} else if (c->answers_pos > UNREAD_MAX) {
+		/* Who is always a little behind does not keep what he has read. */
+		c->answers.len -= c->answers_pos;
+		memmove(c->answers.data, c->answers.data + c->answers_pos, c->answers.len);
 		c->answers_pos = 0;
 	}
 	(void)pthread_cond_broadcast(&c->all->changed);
@@ -420,13 +461,13 @@ static void add_answer(struct fs_channel *c, const struct buf *answer)
 	serve_reads(c);
 }
 
-/* No line is left: true when the channel was released and is ours to end. */
+/* No line is to be run: true when the channel was released and is ours to end. */
 static bool stop_working(struct fs_channel *c, bool *more)
 {
 	bool ended;
 
 	lock_take(&c->all->lock);
-	*more = c->head != NULL;
+	*more = c->head != NULL && !is_stuffed_locked(c);
 	ended = !*more && c->released;
 	if (!*more && !ended)
 		c->busy = false;
@@ -626,6 +667,7 @@ void fs_channel_read(struct fs_channel *c, struct fuse_req *req, size_t size, bo
 	struct waiting_read *r = calloc(1, sizeof(*r));
 	auto_buf struct buf bytes = {0};
 	enum read_verdict verdict;
+	bool submit;
 
 	if (!r) {
 		(void)fuse_reply_err(req, ENOMEM);
@@ -635,7 +677,10 @@ void fs_channel_read(struct fs_channel *c, struct fuse_req *req, size_t size, bo
 	fuse_req_interrupt_func(req, on_interrupt, c->all);
 	lock_take(&c->all->lock);
 	verdict = judge_read_locked(c, r, nonblock, &bytes);
+	submit = set_to_work_locked(c);
 	lock_drop(&c->all->lock);
+	if (submit)
+		fs_executor_submit(c->all->executor, &c->job);
 	switch (verdict) {
 	case READ_WAITS:
 		return;

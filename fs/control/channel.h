@@ -14,7 +14,8 @@ struct fuse_req;
 /*
  * One open of the control file: lines that are written become commands, which run one
  * after the other in order; their answers are read in that order. Other opens run at
- * the same time. What was written may be a part of a line, or several. Any thread.
+ * the same time. What was written may be a part of a line, or several. While more than a
+ * MiB of answers is unread no further command runs, unless all are refused. Any thread.
  */
 struct fs_channel;
 

@@ -9,6 +9,10 @@ alive() {
 	grep -q '"ok":true' "$T/version" || fail "it answers oddly after: $1"
 }
 
+rss_kb() {
+	sed -n 's/^VmRSS:[ \t]*\([0-9]*\) kB/\1/p' "/proc/$DAEMON/status"
+}
+
 body() {
 	mkdir -p "$T/tree"
 	head -c 10000000 /dev/urandom > "$T/tree/large"
@@ -33,6 +37,20 @@ body() {
 	echo version >&9
 	IFS= read -r answer <&9
 	case $answer in '{"ok":true,"version"'*) ;; *) fail "mixed: $answer" ;; esac
+
+	# A hundred thousand bytes of commands in one write: they are run as their answers are read.
+	exec 8<> "$C"
+	before=$(rss_kb)
+	yes help | head -n 20000 | dd bs=100000 iflag=fullblock 2> /dev/null >&8
+	alive "20000 commands in a write"
+	sleep 1
+	grown=$(($(rss_kb) - before))
+	[ "$grown" -lt 40000 ] || fail "20000 commands that nobody reads took $grown kB"
+	eq "answers to 20000" 20000 "$(head -n 20000 <&8 | grep -c '^{"ok":true,"help"')"
+	echo version >&8
+	IFS= read -r answer <&8
+	case $answer in '{"ok":true,"version"'*) ;; *) fail "after 20000: $answer" ;; esac
+	exec 8>&-
 
 	# Half a line: reading it says so, the other half makes it whole.
 	printf 'ver' >&9

@@ -2,6 +2,7 @@
 #include "tests/lib/tests.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -127,6 +128,54 @@ static void test_release_after_shut_keeps_it(void **state)
 	tests_box_close(&f.box);
 }
 
+/* One write of so many commands that their answers would take 100 MB. */
+static void say_much(struct fixture *f)
+{
+	const size_t nr = 20000;
+	char *text = malloc(nr * 5 + 1);
+	size_t before;
+	size_t now;
+
+	assert_non_null(text);
+	for (size_t i = 0; i < nr; i++)
+		memcpy(text + i * 5, "help\n", 6);
+	say(f, text);
+	free(text);
+	/* Until nothing is done any more. */
+	do {
+		before = fs_channels_nr_pending(f->all);
+		(void)usleep(300000);
+		now = fs_channels_nr_pending(f->all);
+	} while (now > 0 && now < before);
+	assert_true(now > nr - 2000 && now < nr);
+}
+
+static void test_commands_wait_while_a_mib_is_unread(void **state)
+{
+	struct fixture f;
+
+	begin(&f, state);
+	say_much(&f);
+	assert_false(fs_channels_shut_if(f.all, 1));
+	/* Nobody is to read when it is closed: they run then. */
+	fs_channel_release(f.channel);
+	assert_true(fs_channels_wait(f.all, 0, lock_now_ns() + DEADLINE_NS));
+	assert_abandoned(&f);
+	end(&f);
+}
+
+static void test_shut_refuses_commands_that_wait(void **state)
+{
+	struct fixture f;
+
+	begin(&f, state);
+	say_much(&f);
+	fs_channels_shut(f.all);
+	assert_true(fs_channels_wait(f.all, 0, lock_now_ns() + DEADLINE_NS));
+	fs_channel_release(f.channel);
+	end(&f);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,6 +183,8 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_release_between_shut_and_reopen_ends_it_afterwards),
 		TESTS_IN_DIR(test_release_while_busy_and_shut_ends_it_afterwards),
 		TESTS_IN_DIR(test_release_after_shut_keeps_it),
+		TESTS_IN_DIR(test_commands_wait_while_a_mib_is_unread),
+		TESTS_IN_DIR(test_shut_refuses_commands_that_wait),
 	};
 	int status;
 
