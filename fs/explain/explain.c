@@ -33,9 +33,15 @@ static int explain_digest(const struct fs_explain *ex, const char *text, const c
 {
 	uint8_t hash[CAS_HASH_SZ];
 	struct cas_digest digest;
+	struct cas_digest known;
 	int ret;
 
-	if (cas_digest_parse(text, &digest) < 0) {
+	if (cas_digest_parse(text, &digest) == 0) {
+		if (cas_store_resolve(ex->store, digest.hash, &known) == 1 &&
+		    known.size != digest.size)
+			return err_set(err, -ENOENT, "%s: that hash belongs to %llu bytes",
+				       CAS_DIGEST_TEXT(&digest), (unsigned long long)known.size);
+	} else {
 		if (cas_hash_parse(text, strlen(text), hash) < 0)
 			return err_set(err, -EINVAL, "'%.200s' is neither a digest nor a sandbox",
 				       text);

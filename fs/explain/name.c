@@ -274,7 +274,8 @@ static int follow(struct walk *w, const char *name, const char *target, const ch
 		return verdict(w, "loop", name);
 	if (target[0] == '/')
 		return verdict(w, "link-outside", name);
-	if (asprintf(&joined, "%s/%s", target, rest) < 0)
+	/* @rest begins with a slash, or is empty: then the link's target may be a file. */
+	if (asprintf(&joined, "%s%s", target, rest) < 0)
 		return -ENOMEM;
 	free(w->rest);
 	w->rest = joined;
@@ -333,8 +334,10 @@ static int run(struct walk *w)
 		auto_free char *after = NULL;
 		unsigned links = w->nr_links;
 
-		if (*rest == '\0')
-			return verdict(w, "found-directory", NULL);
+		if (*rest == '\0') {
+			ret = verdict(w, "found-directory", NULL);
+			break;
+		}
 		name = strndup(rest, strcspn(rest, "/"));
 		after = strdup(rest + strcspn(rest, "/"));
 		if (!name || !after)
@@ -420,9 +423,14 @@ static int add_sandbox(struct walk *w, const char *id, const char *path)
 int fs_explain_name(const struct fs_explain *ex, const struct cas_digest *root, const char *id,
 		    const char *path, json_t **out, struct err *err)
 {
-	struct walk w = {.ex = ex, .err = err, .links = json_array()};
+	struct walk w = {.ex = ex, .err = err};
+	json_t *text = json_string(path);
 	int ret;
 
+	if (!text)
+		return err_set(err, -EINVAL, "the path is not UTF-8, as all names in trees are");
+	json_decref(text);
+	w.links = json_array();
 	w.at = calloc(DEPTH_MAX, sizeof(*w.at));
 	w.rest = strdup(path);
 	w.out = json_pack("{s:s, s:s, s:o}", "about", "name", "path", path, "root",

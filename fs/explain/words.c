@@ -396,6 +396,7 @@ static int words_of_why(const json_t *f, struct buf *out)
 		{"directory-missing", "leads through a Directory that is not in this store"},
 		{"directory-broken", "leads through a blob that is no Directory"},
 	};
+	const char *path = text_of(f, "path");
 	int ret = 0;
 
 	if (strcmp(text_of(f, "why"), "found") == 0)
@@ -405,7 +406,7 @@ static int words_of_why(const json_t *f, struct buf *out)
 	for (size_t i = 0; ret == 0 && i < sizeof(others) / sizeof(others[0]); i++) {
 		if (strcmp(text_of(f, "why"), others[i].why) != 0)
 			continue;
-		ret = buf_printf(out, "%s %s", text_of(f, "path"), others[i].words);
+		ret = buf_printf(out, "%s %s", *path ? path : "''", others[i].words);
 		if (ret == 0 && has(f, "name"))
 			ret = buf_printf(out, ": '%s' in ", text_of(f, "name"));
 		else if (ret == 0)

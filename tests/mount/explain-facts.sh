@@ -19,6 +19,7 @@ body() {
 	ln -s ../include tree/src/inc
 	ln -s /usr/include tree/src/sys
 	ln -s round tree/src/round
+	ln -s ../include/sub/deep.h tree/src/file
 	echo 'int main' > tree/src/main.c
 	cp -a tree tree2
 	echo 'int other' > tree2/src/main.c
@@ -90,6 +91,25 @@ body() {
 	says "is there: a file, $(put tree/include/sub/deep.h), mode 0444, in include/sub ("
 	why src/./inc/../include//config.h
 	says "is there: a file, $blob"
+	# A link may lead to a file, but not through one.
+	why src/file
+	says "src/file is there: a file, $(put tree/include/sub/deep.h)" "in include/sub (" \
+		"src/file is a symlink to ../include/sub/deep.h."
+	why src/file/
+	says "a file is in the way: 'deep.h' in include/sub ("
+	# What ends at a directory by its dots.
+	for path in . ./ include/.. src/../src/..; do
+		why "$path"
+		says "$path is a directory of the tree, at the top directory ($second)"
+	done
+	why ''
+	says "'' is a directory of the tree, at the top directory ($second)"
+	why include/sub/.
+	says "include/sub/. is a directory of the tree, at include/sub ("
+	casbox ctl --mount "$MNT" explain "$first" ./ > answer
+	grep -q '^{"ok":true,.*"why":"found-directory"' answer || fail "control: $(cat answer)"
+	expect 2 casbox explain "$first" "$(printf 'a\377b')"
+	said "the path is not UTF-8"
 	why src/sys/stdio.h
 	says "goes through an absolute symlink, out of the tree" "src/sys is a symlink to /usr/include."
 	why src/main.c/x
@@ -134,6 +154,8 @@ PY
 	says "Its blob is not in this store"
 
 	# Nothing of it.
+	expect 1 casbox explain "${blob%/*}/13"
+	said "that hash belongs to 12 bytes"
 	expect 1 casbox explain nobody
 	said "there is no sandbox nobody"
 	expect 1 casbox explain "$(printf 'cd%.0s' $(seq 32))"
