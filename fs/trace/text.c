@@ -178,14 +178,23 @@ static int put_status(struct subject *s, struct buf *out)
 		{"made", FS_TRACE_MADE},	{"replaced", FS_TRACE_REPLACED},
 		{"removed", FS_TRACE_REMOVED},
 	};
-	json_t *names = json_object();
+	struct fs_trace *writes = NULL;
+	json_t *names;
 	char *text = NULL;
-	int ret;
+	/* While it is live they are found where they lie, and not in the trace. */
+	int ret = s->trace ? fs_subject_writes(s, &writes) : 0;
 
-	for (size_t i = 0; s->trace && i < sizeof(counts) / sizeof(counts[0]); i++)
+	if (ret < 0)
+		return ret;
+	names = json_object();
+	for (size_t i = 0; s->trace && i < sizeof(counts) / sizeof(counts[0]); i++) {
+		struct fs_trace *from = counts[i].what & TRACE_WRITTEN ? writes : s->trace;
+
 		(void)json_object_set_new(
 			names, counts[i].key,
-			json_integer((json_int_t)fs_trace_count(s->trace, counts[i].what)));
+			json_integer((json_int_t)fs_trace_count(from, counts[i].what)));
+	}
+	fs_trace_unref(writes);
 	(void)json_object_set_new(s->status, "names", names);
 	(void)json_object_set_new(s->status, "trace_notes", remarks_of(s));
 	if (s->notes)

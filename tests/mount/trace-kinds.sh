@@ -70,6 +70,10 @@ told() {
 	eq "exact: failed" "src/none src/obj" "$(lines exact lookups-failed)"
 	eq "exact: writes" "out/dir/ out/new src/obj" "$(lines exact writes)"
 	grep -q '"trace": "exact"' "$MNT/.casbox/sandboxes/exact/status" || fail "status"
+	for count in '"made": 3' '"replaced": 0' '"removed": 0'; do
+		grep -q "$count" "$MNT/.casbox/sandboxes/exact/status" ||
+			fail "status lacks $count: $(cat "$MNT/.casbox/sandboxes/exact/status")"
+	done
 	# Where nobody tells of opens it says so, and is as names.
 	if first reads inputs-read | grep -q '^# reads'; then
 		eq "reads: unread" "c deep/er/b" "$(lines reads inputs-unread)"
