@@ -80,7 +80,7 @@ int fs_report_set_log_level(struct fs_events *events, const char *data, size_t l
 		return -EINVAL;
 	memcpy(word, data, len);
 	word[len] = '\0';
-	if (log_level_parse(word, &level) < 0)
+	if (strlen(word) != len || log_level_parse(word, &level) < 0)
 		return -EINVAL;
 	log_set_level(level);
 	if (level != before)

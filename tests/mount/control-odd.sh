@@ -104,6 +104,14 @@ body() {
 	"$CTLTALK" wait "$C" > "$T/polled" 2>&1 || fail "$(cat "$T/polled")"
 	alive polling
 
+	# A level with a NUL in it, or behind it, is none.
+	for word in 'debug\0' 'de\0bug' '\0'; do
+		got=0
+		printf "$word" 2> "$T/err" > "$MNT/.casbox/log-level" || got=$?
+		[ "$got" -ne 0 ] || fail "log-level takes $word"
+	done
+	eq "the level" warn "$(cat "$MNT/.casbox/log-level")"
+
 	# Who waits can be killed, and the daemon has its answer for nobody.
 	exec 9<> "$C"
 	yes fsck | head -n 100 >&9
