@@ -303,13 +303,18 @@ int fs_follower_read(struct fs_follower *f, uint64_t off, size_t size, struct bu
 	size_t nr = 0;
 	int ret = 0;
 
-	if (off < end && end - off < size)
+	/* What comes from here on is for the next read: there is room for no more. */
+	if (off >= end)
+		size = 0;
+	else if (end - off < size)
 		size = (size_t)(end - off);
-	ret = off < end ? buf_reserve(out, size + 1) : 0;
+	ret = size > 0 ? buf_reserve(out, size + 1) : 0;
 	if (ret < 0)
 		return ret;
 	lock_take(&f->events->lock);
-	if (off < f->events->start || (off == f->pos && off < f->hole_end)) {
+	if (size == 0) {
+		nr = 0;
+	} else if (off < f->events->start || (off == f->pos && off < f->hole_end)) {
 		nr = read_hole_locked(f, off, size, out->data);
 	} else if (off < f->events->end) {
 		nr = f->events->end - off < size ? (size_t)(f->events->end - off) : size;

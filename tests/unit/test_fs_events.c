@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -214,6 +215,35 @@ static void test_poll_tells_of_what_was_not_read(void **state)
 	fs_events_free(ev);
 }
 
+static void *tell_many(void *arg)
+{
+	tell(arg, 0, 20000);
+	return NULL;
+}
+
+static void test_what_comes_while_the_end_is_read_is_for_the_next_read(void **state)
+{
+	struct fs_events *ev = NULL;
+	struct fs_follower *f = NULL;
+	uint64_t off = 0;
+	pthread_t teller;
+
+	assert_int_equal(fs_events_new(KEPT, &ev), 0);
+	assert_int_equal(fs_follower_new(ev, &f), 0);
+	assert_int_equal(pthread_create(&teller, NULL, tell_many, ev), 0);
+	/* Always at the end, where each event may come at any moment of a read. */
+	while (pthread_tryjoin_np(teller, NULL) != 0) {
+		auto_buf struct buf part = {0};
+
+		off = fs_events_size(ev, NULL);
+		assert_int_equal(fs_follower_read(f, off, 4096, &part), 0);
+		assert_true(part.len == 0 || part.data[0] == '{');
+		assert_true(part.len == 0 || part.len < part.cap);
+	}
+	fs_follower_free(f);
+	fs_events_free(ev);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -223,6 +253,7 @@ int main(void)
 		cmocka_unit_test(test_a_short_gap_is_still_an_object),
 		cmocka_unit_test(test_a_slow_reader_is_told_twice),
 		cmocka_unit_test(test_poll_tells_of_what_was_not_read),
+		cmocka_unit_test(test_what_comes_while_the_end_is_read_is_for_the_next_read),
 	};
 
 	return cmocka_run_group_tests_name("fs_events", tests, NULL, NULL);
