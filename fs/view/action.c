@@ -451,14 +451,28 @@ static int lookup_result(struct fs_view_action *ac, const char *name, struct fs_
 
 static int look_newest_locked(struct fs_view_action *ac, struct err *err) REQUIRES(ac->list_lock)
 {
-	int ret;
-
 	if (ac->listed == NULL)
 		ac->listed = calloc(FS_ACTIONS_LISTED, sizeof(*ac->listed));
 	if (ac->listed == NULL)
 		return -ENOMEM;
-	ret = cas_store_action_newest(ac->store, ac->listed, FS_ACTIONS_LISTED, &ac->nr_listed,
-				      err);
+	return cas_store_action_newest(ac->store, ac->listed, FS_ACTIONS_LISTED, &ac->nr_listed,
+				       err);
+}
+
+/* The result at @at of the list, which is made anew for the first. 1, or 0: its end. */
+static int listed_at(struct fs_view_action *ac, uint64_t at, uint8_t hash[CAS_HASH_SZ],
+		     struct err *err)
+{
+	int ret = 0;
+
+	lock_take(&ac->list_lock);
+	if (ac->listed == NULL || at == 0)
+		ret = look_newest_locked(ac, err);
+	if (ret == 0 && at < ac->nr_listed) {
+		memcpy(hash, ac->listed[at].hash, CAS_HASH_SZ);
+		ret = 1;
+	}
+	lock_drop(&ac->list_lock);
 	return ret;
 }
 
@@ -467,21 +481,19 @@ static int list_results(struct fs_view_action *ac, uint64_t start, fs_view_each_
 {
 	int ret = 0;
 
-	lock_take(&ac->list_lock);
-	if (start == 0 || ac->listed == NULL)
-		ret = look_newest_locked(ac, err);
-	for (uint64_t i = start; ret == 0 && i < ac->nr_listed; i++) {
+	for (uint64_t i = start; ret == 0; i++) {
 		struct fs_entry entry = {.view = &ac->view, .kind = FS_KIND_DIR, .partial = true};
 		struct cas_digest action = {.size = 0};
 		char name[CAS_HASH_HEX_SZ + 1];
 
-		memcpy(action.hash, ac->listed[i].hash, CAS_HASH_SZ);
+		ret = listed_at(ac, i, action.hash, err);
+		if (ret <= 0)
+			break;
 		cas_hash_format(action.hash, name);
 		ret = fs_key_of_label(name, &action, &entry.key);
 		if (ret == 0)
 			ret = each(ctx, i, name, &entry);
 	}
-	lock_drop(&ac->list_lock);
 	return ret < 0 ? ret : 0;
 }
 
