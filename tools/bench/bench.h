@@ -79,6 +79,7 @@ int bench_put_local(struct bench_env *env, struct bench_report *rep, struct err 
 int bench_put_tree(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_copy(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_checkout(struct bench_env *env, struct bench_report *rep, struct err *err);
+int bench_diff(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_stat(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_remote(struct bench_env *env, struct bench_report *rep, struct err *err);
 int bench_real(struct bench_env *env, struct bench_report *rep, struct err *err);

@@ -25,8 +25,8 @@ struct bench_env {
 	const char *durability; /* of the product: none, as the native ways sync nothing */
 	const char *latfs;	/* the slow filesystem of *put*; NULL: it is left out */
 	const char *project;	/* sources for *real*; NULL: it is left out */
-	const char *tree;	/* what *put-tree* and *remote* take; NULL: they are left out */
-	const char *reapid;	/* the server of *remote*; NULL: it is left out */
+	const char *tree;   /* what *put-tree*, *diff* and *remote* take; NULL: they are left out */
+	const char *reapid; /* the server of *remote*; NULL: it is left out */
 	const char *cc;
 	const char *cflags; /* words separated by blanks */
 	int compiles;

@@ -33,6 +33,8 @@ static const struct bench_command commands[] = {
 	 bench_checkout},
 	{"stat", "a directory of a million names, by path and by descriptor", bench_stat},
 	{"put-tree", "a tree into a new store, beside cp -a (needs --tree)", bench_put_tree},
+	{"diff", "two roots with one changed file, beside walks of both (needs --tree)",
+	 bench_diff},
 	{"put", "new and known blobs into a slow blob directory (needs --latfs)", bench_put},
 	{"remote", "a tree behind a REAPI server 5 ms away (needs --tree, --reapid)", bench_remote},
 	{"real", "compiles of a C project, each in its own sandbox (needs --project)", bench_real},
@@ -57,7 +59,7 @@ static void usage(FILE *out)
 		"  --live N        live sandboxes in ready (1000)\n"
 		"  --bytes N       bytes of the large file (1073741824)\n"
 		"  --project DIR   C sources for real; --cc, --cflags, --compiles (200)\n"
-		"  --tree DIR      what put-tree and remote take\n"
+		"  --tree DIR      what put-tree, diff and remote take\n"
 		"  --reapid FILE   the server for remote, tests/reapid of a build\n"
 		"  --latfs FILE    the slow filesystem for put, tests/latfs of a build\n"
 		"  --few           leave out rivals that take long\n"
@@ -84,6 +86,7 @@ static bool wanted(const struct run *run, const struct bench_command *c)
 		return (strcmp(c->name, "real") != 0 || run->env.project) &&
 		       (strcmp(c->name, "put") != 0 || run->env.latfs) &&
 		       (strcmp(c->name, "put-tree") != 0 || run->env.tree) &&
+		       (strcmp(c->name, "diff") != 0 || run->env.tree) &&
 		       (strcmp(c->name, "remote") != 0 || (run->env.tree && run->env.reapid));
 	for (int i = 0; i < run->nr_names; i++) {
 		if (strcmp(run->names[i], c->name) == 0)
