@@ -46,6 +46,7 @@
 #define BAR_PATIENCE_NS 5000000000ULL
 #define NAP_FIRST_NS	2000000L
 #define NAP_MAX_NS	500000000L
+#define FUTURE_SEC	2 /* no file of now is so much later than now */
 /* From here on the blocks are freed after the locks have been dropped. */
 #define LARGE_BYTES (8u << 20)
 
@@ -176,12 +177,20 @@ bool cas_evict_keeps(const struct cas_eviction *e, const uint8_t hash[CAS_HASH_S
 	return cas_spool_size(e->store, hash, &size) == 1;
 }
 
+/* From before the clock was set back: it was there when this began. Others' clocks tell nothing. */
+static bool is_of_future(const struct cas_eviction *e, const struct stat *st)
+{
+	return e->store->blobs_path == NULL && st->st_ctim.tv_sec - FUTURE_SEC > time(NULL);
+}
+
 /* Is it still the file that was chosen? What came after the start is not, give or take a tick. */
 static bool is_chosen(const struct cas_eviction *e, const struct cas_candidate *c,
 		      const struct stat *st)
 {
 	if (c->ino != 0)
 		return st->st_ino == c->ino;
+	if (is_of_future(e, st))
+		return true;
 	return st->st_ctim.tv_sec < e->began.tv_sec ||
 	       (st->st_ctim.tv_sec == e->began.tv_sec && st->st_ctim.tv_nsec <= e->began.tv_nsec);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -120,6 +121,52 @@ static void test_believed_catalog_is_asked_instead_of_the_files(void **state)
 	result = evict(store, 0, false, NULL);
 	assert_int_equal(result.freed_blobs, 0);
 	assert_int_equal(tests_count_blobs(*state), 4);
+	cas_store_close(store);
+	tests_catalog_free(catalog);
+}
+
+/* Of this program, however libc is called: @clock_shift seconds from the real one. */
+static _Atomic long clock_shift;
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	long ret = syscall(SYS_clock_gettime, id, ts);
+
+	if (ret == 0 && id == CLOCK_REALTIME)
+		ts->tv_sec += clock_shift;
+	return (int)ret;
+}
+
+time_t time(time_t *out)
+{
+	struct timespec ts = {0};
+
+	(void)clock_gettime(CLOCK_REALTIME, &ts);
+	if (out)
+		*out = ts.tv_sec;
+	return ts.tv_sec;
+}
+
+/* Then all that there is came "later" than the eviction begins. */
+static void test_a_clock_that_was_set_back_keeps_nothing(void **state)
+{
+	struct tests_catalog *catalog = tests_catalog_new();
+	struct cas_store *store = tests_store_open(*state, tests_catalog_ops(catalog));
+	struct cas_evict_result result;
+	struct cas_digest d[3];
+
+	for (unsigned i = 0; i < 3; i++)
+		put_number(store, i, &d[i]);
+	assert_int_equal(cas_store_sync(store, NULL), 0);
+	tests_catalog_believe(catalog);
+	clock_shift = -86400;
+	result = evict(store, SIZE, false, NULL);
+	clock_shift = 0;
+	assert_int_equal(result.freed_blobs, 2);
+	assert_int_equal(result.after_bytes, SIZE);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(cas_store_has(store, &d[i]), i == 2);
+	assert_int_equal(tests_catalog_count(catalog), 1);
 	cas_store_close(store);
 	tests_catalog_free(catalog);
 }
@@ -629,6 +676,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TESTS_IN_DIR(test_least_recently_used_goes_first),
 		TESTS_IN_DIR(test_believed_catalog_is_asked_instead_of_the_files),
+		TESTS_IN_DIR(test_a_clock_that_was_set_back_keeps_nothing),
 		TESTS_IN_DIR(test_number_of_blobs_can_be_the_limit),
 		TESTS_IN_DIR(test_unknown_files_are_adopted_by_their_time),
 		TESTS_IN_DIR(test_live_roots_keep_their_closure),
