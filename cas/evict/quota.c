@@ -60,6 +60,9 @@ int cas_quota_exceeded(struct cas_store *store, const struct cas_quota *quota, u
 	}
 	if (usage.blobs > quota->max_blobs) {
 		opts.max_blobs = below(quota->max_blobs);
+		/* No limit is 0 there. */
+		if (quota->max_blobs == 0)
+			opts.max_bytes = 0;
 		exceeded = true;
 	} else if (usage.blobs > BLOBS_SHARE && inodes_are_short(store)) {
 		opts.max_blobs = usage.blobs - usage.blobs / BLOBS_SHARE;

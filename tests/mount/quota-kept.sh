@@ -32,6 +32,13 @@ body() {
 	expect 1 casbox cat "$(cat "$T/digest-1")"
 	expect 0 casbox cat "$(cat "$T/digest-3")"
 
+	# No blob at all: what was put stays, and nothing else.
+	casbox --store "$T/none" put "$T/part-1" "$T/part-2" > "$T/out"
+	expect 0 casbox --store "$T/none" put --max-blobs 0 "$T/part-3"
+	eq "blobs below a limit of 0" "$(sha256sum < "$T/part-3" | cut -d ' ' -f 1)" \
+		"$(find "$T/none/cas" -type f -printf '%f\n')"
+	casbox --store "$T/none" gc --max-size 0 > "$T/out"
+
 	# More at once than there is room for: all of it stays, and that is said.
 	mkdir "$T/large"
 	for i in 1 2 3 4 5 6; do
