@@ -239,6 +239,12 @@ static int unlink_moved(struct cas_store *store, const uint8_t *hash, int fd)
 	return ret;
 }
 
+/* Empty, as a power cut may leave one, or too large: it never becomes a result, and goes. */
+static bool is_no_result(int ret)
+{
+	return ret == -ENOENT || ret == -EUCLEAN;
+}
+
 struct batch {
 	struct cas_spool_result *result[BATCH];
 	struct cas_digest action[BATCH];
@@ -276,7 +282,7 @@ static void batch_move(struct cas_store *store, struct batch *b)
 	for (int i = 0; i < b->nr; i++) {
 		if (b->ret[i] == 0 && sync < 0)
 			b->ret[i] = sync;
-		if (b->ret[i] == 0)
+		if (b->ret[i] == 0 || (b->fd[i] >= 0 && is_no_result(b->ret[i])))
 			b->ret[i] = unlink_moved(store, b->action[i].hash, b->fd[i]);
 		if (b->fd[i] >= 0)
 			(void)close(b->fd[i]);
@@ -290,8 +296,8 @@ static void settle(struct cas_spool *s, struct cas_spool_result *r, int ret) REQ
 		r->again = false;
 		return;
 	}
-	/* Evicted meanwhile, or no result: nothing to move. */
-	if (ret == 0 || ret == -ENOENT || ret == -EUCLEAN) {
+	/* Evicted meanwhile: nothing to move. */
+	if (ret == 0 || ret == -ENOENT) {
 		drop(s, r);
 		return;
 	}

@@ -220,6 +220,32 @@ static void test_next_start_moves_what_was_left(void **state)
 	close_store(store);
 }
 
+/* As a power cut may leave it. */
+static void test_empty_result_goes_and_holds_nobody_up(void **state)
+{
+	struct cas_store *store = open_store(*state, "store");
+	struct cas_digest action = digest_of("an action");
+	struct cas_digest other = digest_of("another one");
+	auto_buf struct buf b = {0};
+
+	start(store);
+	bar(*state, "blobs/ac", &action, true);
+	put_result(store, &action, "its result");
+	close_store(store);
+	bar(*state, "blobs/ac", &action, false);
+	assert_int_equal(unlink(file_at(*state, "store/spool/results", &action)), 0);
+	tests_write_file(file_at(*state, "store/spool/results", &action), "", 0, 0444);
+	store = open_store(*state, "store");
+	start(store);
+	put_result(store, &other, "a result");
+	assert_int_equal(drain(store), 0);
+	assert_false(is_waiting(*state, &action));
+	assert_false(is_moved(*state, &action));
+	assert_int_equal(cas_store_action_get(store, &action, &b, NULL), -ENOENT);
+	assert_true(is_moved(*state, &other));
+	close_store(store);
+}
+
 static void test_known_result_changes_nothing_there(void **state)
 {
 	struct cas_store *store = open_store(*state, "store");
@@ -304,6 +330,7 @@ int main(void)
 		TESTS_IN_DIR(test_result_waits_for_the_blobs_before_it),
 		TESTS_IN_DIR(test_directory_that_is_away_delays_only),
 		TESTS_IN_DIR(test_next_start_moves_what_was_left),
+		TESTS_IN_DIR(test_empty_result_goes_and_holds_nobody_up),
 		TESTS_IN_DIR(test_known_result_changes_nothing_there),
 		TESTS_IN_DIR(test_waiting_result_goes_before_its_blobs),
 	};
