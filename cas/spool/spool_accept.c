@@ -145,6 +145,17 @@ static int spool_once(struct cas_store *store, const struct cas_digest *digest,
 	return ret;
 }
 
+/* Not a file, so not a spool file: out of the way with it. */
+static void clear_name(struct cas_store *store, const struct cas_digest *digest)
+{
+	char path[CAS_LAYOUT_PATH_SZ];
+	struct stat st;
+
+	cas_layout_path(digest->hash, path);
+	if (fstatat(store->spool_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(st.st_mode))
+		(void)cas_quarantine(store, store->spool_fd, digest->hash, st.st_ino);
+}
+
 /* The file is there; an entry that cannot be made costs nothing, the next scan finds it. */
 static void add_entry(struct cas_spool *s, const struct cas_digest *digest,
 		      const struct cas_stamp *stamp)
@@ -197,6 +208,8 @@ int cas_spool_accept(struct cas_store *store, const struct cas_digest *digest,
 		if (ret < 0)
 			return ret;
 		ret = spool_once(store, digest, from, &stamp);
+		if (ret == -EEXIST)
+			clear_name(store, digest);
 	}
 	if (ret == -ENOSPC || ret == -EDQUOT)
 		return cas_publish_direct(store, digest, from, err);

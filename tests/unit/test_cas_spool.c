@@ -21,6 +21,7 @@
 #include "cas/base/log.h"
 #include "cas/evict/evict.h"
 #include "cas/fsck/fsck.h"
+#include "cas/hash.h"
 #include "cas/put/put.h"
 #include "cas/spool/spool.h"
 #include "cas/store/layout.h"
@@ -282,6 +283,31 @@ static void test_wrong_spool_file_is_not_moved(void **state)
 	d = put(store, 1);
 	drain(store, CAS_SPOOL_OWN);
 	assert_holds(store, &d, 1);
+	cas_store_close(store);
+}
+
+static void test_name_that_is_no_file_is_moved_aside(void **state)
+{
+	struct cas_store *store = open_store(*state, "store");
+	struct cas_digest d;
+	char path[CAS_LAYOUT_PATH_SZ];
+	char name[16 + CAS_LAYOUT_PATH_SZ];
+	unsigned char *data = tests_noise(SIZE, 7);
+
+	assert_int_equal(cas_hash_bytes(data, SIZE, &d), 0);
+	free(data);
+	cas_layout_path(d.hash, path);
+	(void)snprintf(name, sizeof(name), "store/spool/%.2s", path);
+	assert_int_equal(mkdir(tests_path(*state, name), 0755), 0);
+	(void)snprintf(name, sizeof(name), "store/spool/%s", path);
+	assert_int_equal(symlink("/etc/passwd", tests_path(*state, name)), 0);
+	start_plain(store);
+	d = put(store, 7);
+	drain(store, CAS_SPOOL_ALL);
+	assert_true(is_moved(*state, &d));
+	assert_holds(store, &d, 7);
+	assert_int_equal(access(tests_path(*state, name), F_OK), -1);
+	cas_spool_stop(store);
 	cas_store_close(store);
 }
 
@@ -582,6 +608,7 @@ int main(void)
 		TESTS_IN_DIR(test_new_blob_costs_at_most_two_mutations),
 		TESTS_IN_DIR(test_next_start_moves_what_was_left),
 		TESTS_IN_DIR(test_wrong_spool_file_is_not_moved),
+		TESTS_IN_DIR(test_name_that_is_no_file_is_moved_aside),
 		TESTS_IN_DIR(test_bounds_hold_puts_back),
 		TESTS_IN_DIR(test_drain_and_full_spool_tell_why_they_cannot),
 		TESTS_IN_DIR(test_read_only_directory_delays_only),
