@@ -76,6 +76,11 @@ void cas_adopt_hit_action(struct cas_store *store, int fd, const struct stat *st
 		(void)futimens(fd, times);
 }
 
+bool cas_adopt_is_others(const struct cas_store *store, const struct stat *st)
+{
+	return cas_store_is_adopted(store) && st->st_uid != geteuid();
+}
+
 static int open_lock(const struct cas_store *store)
 {
 	auto_close int dir_fd = open(store->blobs_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -2,6 +2,8 @@
 #ifndef CAS_FSCK_ADOPT_I_H
 #define CAS_FSCK_ADOPT_I_H
 
+#include <stdbool.h>
+
 struct cas_digest;
 struct cas_store;
 struct err;
@@ -13,6 +15,9 @@ struct stat;
 void cas_adopt_hit(struct cas_store *store, const struct cas_digest *digest);
 /* The same for an open result. */
 void cas_adopt_hit_action(struct cas_store *store, int fd, const struct stat *st);
+
+/* Is this file there another user's? One that is closed to us is no wrong file. */
+bool cas_adopt_is_others(const struct cas_store *store, const struct stat *st);
 
 /*
  * Keep other collectors out before anything is unlinked there; *lock_fd (-1: no need) is

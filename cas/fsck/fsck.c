@@ -14,6 +14,7 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/base/io.h"
+#include "cas/fsck/adopt_i.h"
 #include "cas/hash.h"
 #include "cas/reapi.pb-c.h"
 #include "cas/store/store_i.h"
@@ -134,10 +135,12 @@ static void set_aside(struct walk *w, const struct cas_walk_item *item)
 	}
 }
 
-/* Does this failure to open tell about the file, and not about us (no descriptor left)? */
-static bool blames_file(int code)
+/* Does this failure to open tell about the file, and not about us (no right, no descriptor)? */
+static bool blames_file(const struct walk *w, const struct cas_walk_item *item, int code)
 {
-	return code == ELOOP || code == ENXIO || code == EACCES || code == EISDIR;
+	if (code == EACCES)
+		return !cas_adopt_is_others(w->f->store, &item->st);
+	return code == ELOOP || code == ENXIO || code == EISDIR;
 }
 
 /* The bytes are right: the mode may be mended, and the stamp is worth remembering. */
@@ -174,7 +177,7 @@ static void check_blob(struct walk *w, const struct cas_walk_item *item)
 		return;
 	if (fd < 0) {
 		fault(w->f, "%s: cannot be opened: %s", item->path, strerrordesc_np(code));
-		if (blames_file(code))
+		if (blames_file(w, item, code))
 			set_aside(w, item);
 		return;
 	}
@@ -235,7 +238,7 @@ static void check_action(struct walk *w, const struct cas_walk_item *item)
 	if (result == NULL) {
 		fault(w->f, "%s: is no ActionResult%s%s", item->path, ret < 0 ? ": " : "",
 		      ret < 0 ? strerrordesc_np(-ret) : "");
-		if (ret == 0 || ret == -EFBIG || blames_file(-ret))
+		if (ret == 0 || ret == -EFBIG || blames_file(w, item, -ret))
 			set_aside(w, item);
 		return;
 	}

@@ -231,7 +231,8 @@ static int explain_open(struct cas_store *store, const struct cas_digest *digest
 			       CAS_DIGEST_TEXT(digest));
 	/* A symlink, a socket, or a file whose mode lets nobody in. */
 	if ((code == ELOOP || code == ENXIO || code == EACCES) &&
-	    fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
+	    fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    !(code == EACCES && cas_adopt_is_others(store, &st)))
 		return reject(store, digest, st.st_ino,
 			      S_ISREG(st.st_mode) ? "is unreadable" : "is no regular file", err);
 	return err_set(err, -code, "cannot open blob %s: %s", CAS_DIGEST_TEXT(digest),

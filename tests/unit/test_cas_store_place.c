@@ -320,6 +320,56 @@ static void test_users_share_what_they_may(void **state)
 	assert_int_equal(as_user(4321, *state, is_refused), 0);
 }
 
+/* "abc" in a cache that is another user's, who lets nobody read it. */
+static int meet_closed_file(const char *dir)
+{
+	struct cas_store_options opts = {.path = tests_path(dir, "user/store"),
+					 .blobs = tests_path(dir, "cache"),
+					 .create = true};
+	const struct cas_fsck_options repair = {.nr_threads = 1, .repair = true};
+	struct cas_fsck_result result;
+	struct cas_store *store;
+	struct cas_digest d;
+	int fd;
+
+	if (cas_store_open(&opts, &store, NULL) < 0 || cas_store_is_read_only(store) ||
+	    !cas_store_is_adopted(store))
+		return 1;
+	if (cas_digest_parse("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad/3",
+			     &d) < 0 ||
+	    cas_store_open_blob(store, &d, &fd, NULL) != -EACCES)
+		return 2;
+	if (cas_put_bytes(store, "abc", 3, &d, NULL) != -EACCES)
+		return 3;
+	if (cas_fsck(store, &repair, &result, NULL) < 0 || result.faults != 1 ||
+	    result.repaired != 0)
+		return 4;
+	cas_store_close(store);
+	return 0;
+}
+
+static void test_closed_files_of_others_in_their_cache_stay(void **state)
+{
+	static const char file[] =
+		"cache/cas/ba/ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+	static const char *const dirs[] = {"user", "cache", "cache/cas", "cache/ac",
+					   "cache/cas/ba"};
+	struct stat before;
+	struct stat after;
+
+	assert_int_equal(chmod(*state, 0755), 0);
+	for (size_t i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		assert_int_equal(mkdir(tests_path(*state, dirs[i]), 0777), 0);
+		assert_int_equal(chmod(tests_path(*state, dirs[i]), 0777), 0);
+	}
+	tests_write_file(tests_path(*state, file), "abc", 3, 0600);
+	assert_int_equal(stat(tests_path(*state, file), &before), 0);
+	assert_int_equal(as_user(1234, *state, meet_closed_file), 0);
+	assert_int_equal(stat(tests_path(*state, file), &after), 0);
+	assert_int_equal(after.st_ino, before.st_ino);
+	assert_int_equal(after.st_mode & 07777, 0600);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -327,6 +377,7 @@ int main(void)
 		TESTS_IN_DIR(test_shards_elsewhere),
 		TESTS_IN_DIR(test_read_only_store_still_serves),
 		TESTS_IN_DIR(test_users_share_what_they_may),
+		TESTS_IN_DIR(test_closed_files_of_others_in_their_cache_stay),
 	};
 
 	if (geteuid() != 0 || unshare(CLONE_NEWNS) < 0 ||
