@@ -104,7 +104,7 @@ static void mended(struct fsck *f, const char *path, int ret)
 		fault(f, "%s: cannot be repaired: %s", path, strerrordesc_np(-ret));
 }
 
-/* Its right size is what was recorded, as far as it was. */
+/* Its right size is what was recorded, as far as it was; no row is of an empty file. */
 static void lose(struct walk *w, struct cas_digest *d)
 {
 	const struct cas_catalog *cat = w->f->store->catalog;
@@ -113,7 +113,8 @@ static void lose(struct walk *w, struct cas_digest *d)
 	if (cat->ops->size_find(cat->ctx, d->hash, &size) == 1)
 		d->size = size;
 	cas_pending_drop(w->f->store, d);
-	cat->ops->blob_drop(cat->ctx, d);
+	if (d->size > 0)
+		cat->ops->blob_drop(cat->ctx, d);
 	lock_take(&w->f->talk);
 	if (w->f->opts->lost)
 		w->f->opts->lost(w->f->opts->ctx, d);

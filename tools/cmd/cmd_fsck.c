@@ -119,15 +119,24 @@ static int put_again(struct fsck *fsck, struct cas_store *store, struct err *err
 	return ret;
 }
 
+/* By hash alone: what was moved aside may have told of another size, or of none. */
+static bool is_back(struct cas_store *store, const struct cas_digest *digest)
+{
+	struct cas_digest there;
+
+	return cas_store_resolve(store, digest->hash, &there) == 1 &&
+	       cas_store_has(store, &there) == 1;
+}
+
 /* Here again, or in a tier? What is nowhere is told by name. */
 static void look_for(struct fsck *fsck, struct local *local, const struct cas_digest *digest)
 {
 	struct err why = {0};
-	int ret = cas_store_has(local_store(local), digest);
+	bool back = is_back(local_store(local), digest);
 
-	if (ret != 1 && local_fetch(local))
-		ret = cas_fetch_wait(local_fetch(local), digest, NULL, &why) == 0;
-	if (ret == 1)
+	if (!back && local_fetch(local))
+		back = cas_fetch_wait(local_fetch(local), digest, NULL, &why) == 0;
+	if (back)
 		fsck->nr_restored++;
 	else
 		cli_warn(fsck->cli,
