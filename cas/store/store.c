@@ -285,21 +285,11 @@ static int open_parts(struct cas_store *store, int blobs_fd, struct err *err)
 	return 0;
 }
 
-/* Blobs elsewhere: a spool before them, and an owner. */
-static int open_spool(struct cas_store *store, int blobs_fd, bool fresh, struct err *err)
-{
-	int ret = cas_store_settle_owner(store, blobs_fd, fresh, err);
-
-	return ret == 0 ? open_part(store, store->dir_fd, "spool", true, &store->spool_fd, err)
-			: ret;
-}
-
 static int store_open(struct cas_store *store, const struct cas_store_options *opts,
 		      struct err *err)
 {
 	auto_free char *blobs = NULL;
 	auto_close int blobs_fd = -1;
-	bool fresh = false;
 	int ret = cas_store_locks_init(store);
 
 	if (ret == 0)
@@ -310,16 +300,17 @@ static int store_open(struct cas_store *store, const struct cas_store_options *o
 		ret = settle_version(store, opts->create, err);
 	if (ret == 0)
 		ret = open_lock(store, err);
-	if (ret == 0 && opts->blobs) {
+	if (ret == 0 && opts->blobs)
 		ret = open_dir(opts->blobs, opts->create, &blobs, &blobs_fd, err);
-		fresh = ret == 0 && faccessat(blobs_fd, "cas", F_OK, 0) < 0 && errno == ENOENT;
+	if (ret == 0 && opts->blobs) {
+		store->blobs_path = steal_ptr(&blobs);
+		/* Before there is a cas/, so that whoever finds one finds its owner, too. */
+		ret = cas_store_settle_owner(store, blobs_fd, err);
 	}
 	if (ret == 0)
 		ret = open_parts(store, opts->blobs ? blobs_fd : store->dir_fd, err);
-	if (ret == 0 && opts->blobs) {
-		store->blobs_path = steal_ptr(&blobs);
-		ret = open_spool(store, blobs_fd, fresh, err);
-	}
+	if (ret == 0 && opts->blobs)
+		ret = open_part(store, store->dir_fd, "spool", true, &store->spool_fd, err);
 	return ret;
 }
 

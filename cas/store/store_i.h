@@ -109,8 +109,8 @@ int cas_store_check_version(struct cas_store *store, struct err *err);
 /* Make a directory with this mode whatever the umask, owned as the store; there is fine. */
 int cas_store_mkdir(const struct cas_store *store, int dir_fd, const char *name, mode_t mode);
 
-/* Whose DIR is, @fresh when we have just made DIR/cas, and what this store is called. */
-int cas_store_settle_owner(struct cas_store *store, int blobs_fd, bool fresh, struct err *err);
+/* Whose DIR is (ours when it has no cas/ and no owner yet), and what this store is called. */
+int cas_store_settle_owner(struct cas_store *store, int blobs_fd, struct err *err);
 /* After a failure there: the path may lead to another directory by now (a new mount). */
 void cas_store_reopen_blobs(struct cas_store *store);
 

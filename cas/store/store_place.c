@@ -16,7 +16,7 @@
 
 /*
  * DIR may be shared with other hosts, and only one of their stores may unlink in it: the
- * one whose id stands in DIR/owner, written by the store that made DIR/cas. A directory
+ * one whose id stands in DIR/owner, written by the store that makes DIR/cas, before. A directory
  * that was there before and has no owner file belongs to whoever uses it, as ever.
  */
 
@@ -91,7 +91,7 @@ static int claim(struct cas_store *store, int blobs_fd)
 	return publish_text(blobs_fd, "owner", text);
 }
 
-int cas_store_settle_owner(struct cas_store *store, int blobs_fd, bool fresh, struct err *err)
+int cas_store_settle_owner(struct cas_store *store, int blobs_fd, struct err *err)
 {
 	char id[CAS_STORE_ID_LEN + 1];
 	int ret = settle_id(store, err);
@@ -99,9 +99,10 @@ int cas_store_settle_owner(struct cas_store *store, int blobs_fd, bool fresh, st
 	if (ret < 0)
 		return ret;
 	store->may_unlink = true;
-	if (fresh && !store->read_only) {
+	if (!store->read_only && faccessat(blobs_fd, "cas", F_OK, 0) < 0 && errno == ENOENT) {
 		ret = claim(store, blobs_fd);
-		if (ret < 0)
+		/* Where nothing can be made there will be no cas/ either, which is told then. */
+		if (ret < 0 && ret != -EROFS && ret != -EACCES && ret != -EPERM)
 			return err_set(err, ret, "cannot write %s/owner: %s", store->blobs_path,
 				       strerrordesc_np(-ret));
 	}

@@ -513,6 +513,35 @@ static void test_two_stores_on_one_directory_end_equal(void **state)
 }
 
 /* The file says who; the other keeps its copy until the blob has been safe for a while. */
+/* Others go by it: who finds DIR/cas and no owner takes DIR for somebody's cache. */
+static void test_directory_has_an_owner_before_it_has_blobs(void **state)
+{
+	int status = 99;
+	unsigned nr_claimed = 0;
+
+	for (unsigned n = 1; n < 100 && status == 99; n++) {
+		pid_t pid;
+		bool claimed;
+
+		assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(*state, "blobs"), NULL), 0);
+		assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(*state, "store"), NULL), 0);
+		pid = fork();
+		if (pid == 0) {
+			fault_exit(n, true);
+			(void)open_store(*state, "store");
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFEXITED(status));
+		status = WEXITSTATUS(status);
+		claimed = access(tests_path(*state, "blobs/owner"), F_OK) == 0;
+		nr_claimed += claimed;
+		assert_true(claimed || access(tests_path(*state, "blobs/cas"), F_OK) < 0);
+	}
+	assert_int_equal(status, 0);
+	assert_true(nr_claimed > 1);
+}
+
 static void test_owner_alone_unlinks_and_the_young_stay(void **state)
 {
 	struct cas_store *owner = open_store(*state, "one");
@@ -615,6 +644,7 @@ int main(void)
 		TESTS_IN_DIR(test_stale_handles_delay_only),
 		TESTS_IN_DIR(test_full_spool_disk_puts_into_the_directory),
 		TESTS_IN_DIR(test_two_stores_on_one_directory_end_equal),
+		TESTS_IN_DIR(test_directory_has_an_owner_before_it_has_blobs),
 		TESTS_IN_DIR(test_owner_alone_unlinks_and_the_young_stay),
 		TESTS_IN_DIR(test_service_moves_for_others_until_it_is_killed),
 	};
