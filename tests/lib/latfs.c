@@ -59,6 +59,12 @@ static const char *below(const char *path)
 	return path[1] == '\0' ? "." : path + 1;
 }
 
+/* What was unlinked while it was open has no path. */
+static bool is_counts(const char *path)
+{
+	return path && strcmp(path, COUNTS) == 0;
+}
+
 /* The entry of @path's parent; the last one for all when there are too many. */
 static struct dir *dir_of(const char *path)
 {
@@ -112,7 +118,7 @@ static int result(long ret)
 
 static int lat_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
 {
-	if (strcmp(path, COUNTS) == 0) {
+	if (is_counts(path)) {
 		memset(st, 0, sizeof(*st));
 		st->st_mode = S_IFREG | 0644;
 		st->st_nlink = 1;
@@ -120,6 +126,8 @@ static int lat_getattr(const char *path, struct stat *st, struct fuse_file_info 
 	}
 	if (fi)
 		return result(fstat((int)fi->fh, st));
+	if (path == NULL)
+		return -ENOENT;
 	nap(lat.lookup_us);
 	return result(fstatat(lat.fd, below(path), st, AT_SYMLINK_NOFOLLOW));
 }
@@ -154,7 +162,7 @@ static int lat_open(const char *path, struct fuse_file_info *fi)
 {
 	int fd;
 
-	if (strcmp(path, COUNTS) == 0) {
+	if (is_counts(path)) {
 		fi->direct_io = 1;
 		if (fi->flags & O_TRUNC)
 			forget_counts();
@@ -200,7 +208,7 @@ static int lat_read(const char *path, char *buf, size_t size, off_t off, struct 
 	char *text;
 	size_t len;
 
-	if (strcmp(path, COUNTS) != 0)
+	if (!is_counts(path))
 		return result(pread((int)fi->fh, buf, size, off));
 	text = counts_text(&len);
 	len = (size_t)off < len ? len - (size_t)off : 0;
@@ -214,7 +222,7 @@ static int lat_read(const char *path, char *buf, size_t size, off_t off, struct 
 static int lat_write(const char *path, const char *buf, size_t size, off_t off,
 		     struct fuse_file_info *fi)
 {
-	if (strcmp(path, COUNTS) == 0)
+	if (is_counts(path))
 		return (int)size;
 	return result(pwrite((int)fi->fh, buf, size, off));
 }
@@ -224,12 +232,14 @@ static int lat_truncate(const char *path, off_t size, struct fuse_file_info *fi)
 	int fd;
 	int ret;
 
-	if (strcmp(path, COUNTS) == 0) {
+	if (is_counts(path)) {
 		forget_counts();
 		return 0;
 	}
 	if (fi)
 		return result(ftruncate((int)fi->fh, size));
+	if (path == NULL)
+		return -ENOENT;
 	fd = openat(lat.fd, below(path), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
@@ -246,7 +256,7 @@ static int lat_fsync(const char *path, int data_only, struct fuse_file_info *fi)
 
 static int lat_release(const char *path, struct fuse_file_info *fi)
 {
-	if (strcmp(path, COUNTS) != 0)
+	if (!is_counts(path))
 		(void)close((int)fi->fh);
 	return 0;
 }
