@@ -50,6 +50,17 @@ sweep() {
 	echo "left behind: $1" >&2
 }
 
+# What is alive of the case at $1, and what each process waits for in the kernel.
+alive() {
+	for env in $(grep -lasF -e "TEST_DIR=$1" -e "TMPDIR=$1/" /proc/[0-9]*/environ); do
+		pid=${env%/environ}
+		for task in "$pid"/task/*; do
+			printf '%s %s: %s\n' "${task#/proc/}" "$(cat "$task/wchan")" \
+				"$(tr '\0' ' ' < "$pid/cmdline" | cut -c 1-200)"
+		done 2> /dev/null
+	done
+}
+
 [ -z "${TEST_LONG:-}" ] || : "${TEST_TIMEOUT:=3000}"
 
 if [ -z "${TEST_DIR:-}" ]; then
@@ -58,10 +69,16 @@ if [ -z "${TEST_DIR:-}" ]; then
 	trap 'sweep "$supervised"' EXIT
 	trap 'exit 130' HUP INT TERM
 	TEST_DIR=$supervised timeout -k 5 "${TEST_TIMEOUT:-100}" sh "$0" "$@" < /dev/null &
+	case=$!
+	{
+		TEST_DIR=$supervised sleep "$((${TEST_TIMEOUT:-100} - 1))" &&
+			alive "$supervised" > "$supervised/alive"
+	} > /dev/null 2>&1 < /dev/null &
 	status=0
-	wait $! || status=$?
+	wait "$case" || status=$?
 	if [ "$status" -eq 124 ]; then
-		echo "FAIL: over the time limit of ${TEST_TIMEOUT:-100} s"
+		echo "FAIL: over the time limit of ${TEST_TIMEOUT:-100} s; shortly before were alive"
+		cat "$supervised/alive"
 	fi
 	cat "$supervised/verdict" 2> /dev/null
 	case $status in
