@@ -13,6 +13,7 @@
 #include "cas/base/err.h"
 #include "cas/reapi.pb-c.h"
 #include "cas/reapi/action.h"
+#include "fs/message/proto_json.h"
 
 #define HOST_SZ 256
 
@@ -160,22 +161,6 @@ static void fill_result(struct maker *m, const struct fs_result_times *times)
 	fill_meta(m, times);
 }
 
-/* A JSON string of any bytes. */
-static json_t *json_text(const char *s)
-{
-	json_t *plain = json_string(s);
-	auto_buf struct buf b = {0};
-
-	for (; plain == NULL && *s != '\0'; s++) {
-		unsigned char c = (unsigned char)*s;
-		int ret = c < 0x80 ? buf_append_char(&b, *s) : buf_printf(&b, "\\x%02x", c);
-
-		if (ret < 0)
-			return NULL;
-	}
-	return plain ? plain : json_string(buf_str(&b));
-}
-
 static json_t *json_digest(const Reapi__Digest *d)
 {
 	char size[24];
@@ -219,7 +204,7 @@ static void set_time(json_t *obj, const char *key, const Reapi__Timestamp *t)
 static json_t *json_value(const Reapi__Value *v)
 {
 	if (v && v->kind_case == REAPI__VALUE__KIND_STRING_VALUE)
-		return json_text(v->string_value);
+		return fs_json_text(v->string_value);
 	if (v && v->kind_case == REAPI__VALUE__KIND_BOOL_VALUE)
 		return json_boolean(v->bool_value);
 	if (v && v->kind_case == REAPI__VALUE__KIND_NUMBER_VALUE) {
@@ -256,7 +241,7 @@ static json_t *json_meta(const Reapi__ExecutedActionMetadata *m)
 	json_t *more = json_array();
 
 	if (m->worker && m->worker[0] != '\0')
-		(void)json_object_set_new(obj, "worker", json_text(m->worker));
+		(void)json_object_set_new(obj, "worker", fs_json_text(m->worker));
 	set_time(obj, "queuedTimestamp", m->queued_timestamp);
 	set_time(obj, "workerStartTimestamp", m->worker_start_timestamp);
 	set_time(obj, "workerCompletedTimestamp", m->worker_completed_timestamp);
@@ -277,7 +262,7 @@ static json_t *json_file(const Reapi__OutputFile *f)
 	json_t *obj = json_object();
 
 	if (f->path[0] != '\0')
-		(void)json_object_set_new(obj, "path", json_text(f->path));
+		(void)json_object_set_new(obj, "path", fs_json_text(f->path));
 	(void)json_object_set_new(obj, "digest", json_digest(f->digest));
 	if (f->is_executable)
 		(void)json_object_set_new(obj, "isExecutable", json_true());
@@ -289,7 +274,7 @@ static json_t *json_dir(const Reapi__OutputDirectory *d)
 	json_t *obj = json_object();
 
 	if (d->path[0] != '\0')
-		(void)json_object_set_new(obj, "path", json_text(d->path));
+		(void)json_object_set_new(obj, "path", fs_json_text(d->path));
 	if (d->tree_digest)
 		(void)json_object_set_new(obj, "treeDigest", json_digest(d->tree_digest));
 	if (d->is_topologically_sorted)
@@ -315,8 +300,8 @@ static json_t *json_result(const Reapi__ActionResult *r)
 	for (size_t i = 0; i < r->n_output_symlinks; i++)
 		(void)json_array_append_new(
 			links,
-			json_pack("{s:o, s:o}", "path", json_text(r->output_symlinks[i]->path),
-				  "target", json_text(r->output_symlinks[i]->target)));
+			json_pack("{s:o, s:o}", "path", fs_json_text(r->output_symlinks[i]->path),
+				  "target", fs_json_text(r->output_symlinks[i]->target)));
 	if (r->n_output_files > 0)
 		(void)json_object_set(obj, "outputFiles", files);
 	if (r->n_output_directories > 0)
@@ -357,7 +342,7 @@ static void answer_dir(const Reapi__OutputDirectory *d, json_t *obj)
 static void answer_link(const Reapi__OutputSymlink *l, json_t *obj)
 {
 	(void)json_object_set_new(obj, "kind", json_string("symlink"));
-	(void)json_object_set_new(obj, "target", json_text(l->target));
+	(void)json_object_set_new(obj, "target", fs_json_text(l->target));
 }
 
 /* Each kind was filled in the order of the outputs, so one pass finds all. */
@@ -372,7 +357,7 @@ static json_t *json_outputs(const struct fs_outputs *outputs, const Reapi__Actio
 		const char *path = outputs->out[i].path;
 		json_t *obj = json_object();
 
-		(void)json_object_set_new(obj, "path", json_text(path));
+		(void)json_object_set_new(obj, "path", fs_json_text(path));
 		if (file < r->n_output_files && strcmp(r->output_files[file]->path, path) == 0)
 			answer_file(r->output_files[file++], obj);
 		else if (dir < r->n_output_directories &&
@@ -395,7 +380,7 @@ static json_t *json_paths(const struct fs_findings *f)
 	json_t *array = json_array();
 
 	for (size_t i = 0; i < f->nr; i++)
-		(void)json_array_append_new(array, json_text(f->found[i].path));
+		(void)json_array_append_new(array, fs_json_text(f->found[i].path));
 	return array;
 }
 
@@ -404,9 +389,9 @@ static json_t *json_failed(const struct fs_findings *f)
 	json_t *array = json_array();
 
 	for (size_t i = 0; i < f->nr; i++)
-		(void)json_array_append_new(array, json_pack("{s:o, s:o}", "path",
-							     json_text(f->found[i].path), "error",
-							     json_text(f->found[i].text)));
+		(void)json_array_append_new(
+			array, json_pack("{s:o, s:o}", "path", fs_json_text(f->found[i].path),
+					 "error", fs_json_text(f->found[i].text)));
 	return array;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cas/cas.h"
+#include "fs/message/proto_json.h"
 #include "fs/report/events.h"
 #include "fs/sandbox/sandbox.h"
 
@@ -78,7 +79,7 @@ static int append_answer(json_t *answer, int code, struct err *err, struct buf *
 		return -ENOMEM;
 	if (code < 0 &&
 	    (json_object_set_new(answer, "errno", json_string(err_name(code))) < 0 ||
-	     json_object_set_new(answer, "error", json_string_nocheck(err_text(err, code))) < 0))
+	     json_object_set_new(answer, "error", fs_json_text(err_text(err, code))) < 0))
 		return -ENOMEM;
 	text = json_dumps(answer, JSON_COMPACT | JSON_ENSURE_ASCII);
 	if (!text)

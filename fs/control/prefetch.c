@@ -9,6 +9,7 @@
 #include "cas/cas.h"
 #include "fs/control/commands.h"
 #include "fs/control/control.h"
+#include "fs/message/proto_json.h"
 #include "fs/report/events.h"
 #include "fs/serve/executor.h"
 
@@ -42,10 +43,13 @@ static void tell(struct prefetch *p, const char *state, const char *error)
 {
 	const struct cas_push_progress *g = &p->progress;
 
-	fs_event(p->all->events, "prefetch", "{s:I, s:s, s:s, s:I, s:I, s:I, s:s*}", "id",
+	if (!p->all->events)
+		return;
+	fs_event(p->all->events, "prefetch", "{s:I, s:s, s:s, s:I, s:I, s:I, s:o*}", "id",
 		 (json_int_t)p->id, "digest", CAS_DIGEST_TEXT(&p->digest), "state", state, "blobs",
 		 (json_int_t)atomic_load(&g->blobs), "bytes", (json_int_t)atomic_load(&g->bytes),
-		 "total_bytes", (json_int_t)atomic_load(&g->total), "error", error);
+		 "total_bytes", (json_int_t)atomic_load(&g->total), "error",
+		 error ? fs_json_text(error) : NULL);
 }
 
 /* It runs, or waits for its turn, from here on. -ECANCELED: too late. */

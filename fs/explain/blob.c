@@ -11,6 +11,7 @@
 #include "fs/explain/explain_i.h"
 #include "fs/explain/search.h"
 #include "fs/message/outcome.h"
+#include "fs/message/proto_json.h"
 #include "fs/message/tree_blob.h"
 #include "meta/meta.h"
 
@@ -40,14 +41,6 @@ struct needers {
 	uint64_t nr_results;
 };
 
-/* A text of any bytes: a path in the filesystem of this machine. */
-static json_t *path_text(const char *path)
-{
-	json_t *text = json_string(path);
-
-	return text ? text : json_string("(a path that is not UTF-8)");
-}
-
 static int add_place(const struct fs_explain *ex, const struct cas_digest *digest, json_t *out,
 		     struct err *err)
 {
@@ -59,7 +52,7 @@ static int add_place(const struct fs_explain *ex, const struct cas_digest *diges
 			       strerrordesc_np(-ret));
 	ret = fs_explain_set(out, "present", json_boolean(place.path != NULL));
 	if (ret == 0 && place.path) {
-		ret = fs_explain_set(out, "path", path_text(place.path));
+		ret = fs_explain_set(out, "path", fs_json_text(place.path));
 		if (ret == 0)
 			ret = fs_explain_set(out, "disk_bytes",
 					     json_integer((json_int_t)place.blocks * 512));
@@ -69,11 +62,11 @@ static int add_place(const struct fs_explain *ex, const struct cas_digest *diges
 			ret = fs_explain_set(out, "hashed", json_boolean(place.hashed));
 	}
 	if (ret == 0 && place.spool)
-		ret = fs_explain_set(out, "spool_path", path_text(place.spool));
+		ret = fs_explain_set(out, "spool_path", fs_json_text(place.spool));
 	if (ret == 0 && place.link_0444)
-		ret = fs_explain_set(out, "hardlink_0444", path_text(place.link_0444));
+		ret = fs_explain_set(out, "hardlink_0444", fs_json_text(place.link_0444));
 	if (ret == 0 && place.link_0555)
-		ret = fs_explain_set(out, "hardlink_0555", path_text(place.link_0555));
+		ret = fs_explain_set(out, "hardlink_0555", fs_json_text(place.link_0555));
 	cas_blob_place_fini(&place);
 	return ret;
 }
@@ -90,7 +83,7 @@ static int add_facts(const struct fs_explain *ex, const struct cas_digest *diges
 	if (ret == 0)
 		ret = fs_explain_set(out, "last_use_ns", json_integer(facts.last_use_ns));
 	if (ret == 0 && facts.source) {
-		ret = fs_explain_set(out, "source", path_text(facts.source));
+		ret = fs_explain_set(out, "source", fs_json_text(facts.source));
 		if (ret == 0)
 			ret = fs_explain_set(out, "came_ns", json_integer(facts.came_ns));
 	}

@@ -26,7 +26,7 @@
 #define YEAR_1	   (-62135596800LL) /* in seconds since the epoch */
 #define YEAR_10000 253402300800LL
 
-static json_t *json_bytes_text(const char *s)
+json_t *fs_json_text(const char *s)
 {
 	json_t *plain = json_string(s);
 	auto_buf struct buf b = {0};
@@ -110,7 +110,7 @@ static json_t *json_struct_value(const Reapi__Value *v)
 	double number;
 
 	if (v && v->kind_case == REAPI__VALUE__KIND_STRING_VALUE)
-		return json_bytes_text(v->string_value);
+		return fs_json_text(v->string_value);
 	if (v && v->kind_case == REAPI__VALUE__KIND_BOOL_VALUE)
 		return json_boolean(v->bool_value);
 	if (!v || v->kind_case != REAPI__VALUE__KIND_NUMBER_VALUE)
@@ -150,7 +150,7 @@ static json_t *json_any(const Reapi__Any *any)
 	if (value == NULL)
 		value = json_base64(&any->value);
 	if (json_object_set_new(obj, "value", value) < 0 ||
-	    json_object_set_new(obj, "@type", json_bytes_text(any->type_url)) < 0) {
+	    json_object_set_new(obj, "@type", fs_json_text(any->type_url)) < 0) {
 		json_decref(obj);
 		return NULL;
 	}
@@ -198,7 +198,7 @@ static json_t *json_value(const ProtobufCFieldDescriptor *field, const void *at)
 	case PROTOBUF_C_TYPE_BOOL:
 		return json_boolean(*(const protobuf_c_boolean *)at);
 	case PROTOBUF_C_TYPE_STRING:
-		return json_bytes_text(*(char *const *)at);
+		return fs_json_text(*(char *const *)at);
 	case PROTOBUF_C_TYPE_BYTES:
 		return json_base64(at);
 	case PROTOBUF_C_TYPE_MESSAGE:

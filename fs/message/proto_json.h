@@ -18,6 +18,9 @@ struct err;
  */
 json_t *fs_proto_json(const struct ProtobufCMessage *message);
 
+/* @s as a JSON string, of which odd bytes are \xNN when it is not UTF-8. NULL: no memory. */
+json_t *fs_json_text(const char *s);
+
 enum fs_message { FS_MESSAGE_ACTION, FS_MESSAGE_COMMAND, FS_MESSAGE_RESULT };
 
 /*

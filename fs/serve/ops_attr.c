@@ -7,6 +7,7 @@
 
 #include "cas/cas.h"
 #include "fs/backing/backing.h"
+#include "fs/message/proto_json.h"
 #include "fs/node/identity.h"
 #include "fs/node/inode.h"
 #include "fs/report/events.h"
@@ -41,14 +42,16 @@ static void tell_failed(const struct fs_session *session, int code, const char *
 	struct cas_digest missing;
 	bool is_missing = err && (cas_err_missing(err, &missing) || err->code == -ENOENT);
 
+	if (!session->opts.events)
+		return;
 	if (!err || !cas_err_missing(err, &missing))
 		missing = e->digest;
 	fs_event(session->opts.events,
 		 is_missing	    ? "blob-missing"
 		 : code == -EBADMSG ? "blob-wrong"
 				    : "input-failed",
-		 "{s:s, s:s, s:s}", "digest", CAS_DIGEST_TEXT(&missing), "while", what, "error",
-		 err_text(err, code));
+		 "{s:s, s:s, s:o*}", "digest", CAS_DIGEST_TEXT(&missing), "while", what, "error",
+		 fs_json_text(err_text(err, code)));
 }
 
 void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_inode *node,

@@ -37,6 +37,10 @@ body() {
 	echo version >&9
 	IFS= read -r answer <&9
 	case $answer in '{"ok":true,"version"'*) ;; *) fail "mixed: $answer" ;; esac
+	# What was wrong is told, whatever bytes it has.
+	printf 'show x\351\n' >&9
+	IFS= read -r answer <&9
+	eq "odd bytes" '{"ok":false,"errno":"ENOENT","error":"no sandbox x\\xe9"}' "$answer"
 
 	# A hundred thousand bytes of commands in one write: they are run as their answers are read.
 	exec 8<> "$C"
