@@ -53,6 +53,7 @@
 #define RETRY_MS       100
 #define RETRY_MAX_MS   30000
 #define POLL_MS	       20
+#define TELL_MS	       10000
 #define LOOK_AHEAD     512
 #define SERVICE_TRIES  200
 
@@ -203,13 +204,24 @@ static void set_aside(struct cas_spool *s, struct cas_spool_entry *e, enum cas_s
 	s->nr_later++;
 }
 
+/* One cause, such as a full disk, keeps thousands: a line each would tell no more. */
+static bool is_worth_a_line(struct cas_spool *s) REQUIRES(s->lock)
+{
+	unsigned long long now = lock_now_ns();
+
+	if (s->told_ns > 0 && now - s->told_ns < TELL_MS * NS_PER_MS)
+		return false;
+	s->told_ns = now;
+	return true;
+}
+
 static void retry_later(struct cas_spool *s, struct cas_spool_entry *e, struct err *why, int ret)
 	REQUIRES(s->lock)
 {
 	unsigned shift = e->attempts < 9 ? e->attempts : 9;
 	unsigned long long ms = (unsigned long long)s->opts.retry_ms << shift;
 
-	if (e->attempts == 0 || e->attempts == CAS_SPOOL_STUCK)
+	if ((e->attempts == 0 || e->attempts == CAS_SPOOL_STUCK) && is_worth_a_line(s))
 		log_warn("blob %s stays in the spool for now: %s", CAS_DIGEST_TEXT(&e->digest),
 			 err_text(why, ret));
 	(void)snprintf(s->last_error, sizeof(s->last_error), "%s", err_text(why, ret));

@@ -101,6 +101,7 @@ struct cas_spool {
 	pthread_t scanner;
 	bool has_scanner;
 	char last_error[256];
+	unsigned long long told_ns; /* when a failure was last logged */
 };
 
 /* Take a blob, in memory or in a file: durable with the next cas_store_sync. */

@@ -356,6 +356,34 @@ static void test_drain_and_full_spool_tell_why_they_cannot(void **state)
 	cas_store_close(store);
 }
 
+static void count_failures(void *ctx, enum log_level level, const char *line)
+{
+	if (level == LOG_LEVEL_WARN && strstr(line, "stays in the spool"))
+		atomic_fetch_add((_Atomic unsigned *)ctx, 1);
+}
+
+static void test_failure_of_many_is_told_once(void **state)
+{
+	const struct cas_spool_options many = {.nr_movers = 4, .retry_ms = 2};
+	struct cas_store *store = open_store(*state, "store");
+	_Atomic unsigned nr = 0;
+	struct err err = {0};
+
+	start(store, &many);
+	take_away(*state);
+	log_set_sink(count_failures, &nr);
+	log_set_level(LOG_LEVEL_WARN);
+	for (unsigned i = 0; i < 20; i++)
+		(void)put(store, i);
+	assert_int_equal(cas_spool_drain(store, CAS_SPOOL_OWN, NULL, &err), -EAGAIN);
+	assert_int_equal(spooled(store), 20);
+	cas_spool_stop(store);
+	log_set_level(LOG_LEVEL_ERROR);
+	log_set_sink(NULL, NULL);
+	assert_int_equal(nr, 1);
+	cas_store_close(store);
+}
+
 static void test_read_only_directory_delays_only(void **state)
 {
 	const char *blobs = tests_path(*state, "blobs");
@@ -640,6 +668,7 @@ int main(void)
 		TESTS_IN_DIR(test_name_that_is_no_file_is_moved_aside),
 		TESTS_IN_DIR(test_bounds_hold_puts_back),
 		TESTS_IN_DIR(test_drain_and_full_spool_tell_why_they_cannot),
+		TESTS_IN_DIR(test_failure_of_many_is_told_once),
 		TESTS_IN_DIR(test_read_only_directory_delays_only),
 		TESTS_IN_DIR(test_stale_handles_delay_only),
 		TESTS_IN_DIR(test_full_spool_disk_puts_into_the_directory),
