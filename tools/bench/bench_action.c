@@ -283,6 +283,12 @@ static char *setting_title(const struct setting *s, const char *what)
 			  s->nr_lanes > 1 ? "s" : "");
 }
 
+/* What a plain user's actions write casbox serves itself: other figures are to be met. */
+static bool is_plain(void)
+{
+	return geteuid() != 0;
+}
+
 static void gate_times(struct setting *s, double ratio)
 {
 	auto_free char *name = bench_text("action, %s, %zu lane%s: times the floor",
@@ -292,7 +298,9 @@ static void gate_times(struct setting *s, double ratio)
 
 	if (!name || s->nr_lanes > 2)
 		return;
-	if (s->own_dir)
+	if (is_plain())
+		bench_gate(s->rep, name, ratio, 2.0, 1.6);
+	else if (s->own_dir)
 		bench_gate(s->rep, name, ratio, one ? 1.4 : 1.8, one ? 1.15 : 1.3);
 	else
 		bench_gate(s->rep, name, ratio, 2.0, 1.5);
@@ -318,7 +326,7 @@ static int pass_main(struct setting *s, struct err *err)
 	s->first_box = pass_first(pass, 1);
 	pass_row(s->rep, pass, 1, "casbox", ratio);
 	gate_times(s, ratio);
-	if (s->own_dir && s->nr_lanes == 1)
+	if (s->own_dir && s->nr_lanes == 1 && !is_plain())
 		bench_gate(s->rep, "action: set-up and tear-down, ms",
 			   pass_median(pass, 1, BENCH_SETUP) + pass_median(pass, 1, BENCH_TEAR),
 			   0.8, 0.3);
@@ -365,7 +373,8 @@ static int pass_farm(struct setting *s, struct err *err)
 	pass_row(s->rep, &pass, 1, "hardlink farm", pass_ratio(&pass, 1, 0));
 	if (!s->box || !s->own_dir || s->nr_lanes != 1)
 		return 0;
-	bench_gate(s->rep, "action: hardlink farm / casbox", pass_ratio(&pass, 1, 2), 5, 6);
+	bench_gate(s->rep, "action: hardlink farm / casbox", pass_ratio(&pass, 1, 2),
+		   is_plain() ? 4 : 5, is_plain() ? 5 : 6);
 	bench_gate(s->rep, "action: unwarmed first action / hardlink farm",
 		   s->first_box / pass_median(&pass, 1, BENCH_TOTAL), 1, 1);
 	return 0;

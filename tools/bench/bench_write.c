@@ -19,6 +19,9 @@
  * of opening, reading and hashing each byte once. A capture is "at once" when it follows the
  * last write, and "later" when casbox had time for what it does ahead. Every round and place writes
  * other bytes, so that the store knows none of them.
+ *
+ * Small files are deleted only after the last of them was made: ext4 without a journal
+ * steps around inodes freed in the last seconds, and whichever way comes next pays for it.
  */
 #define NR_SMALL   10000 /* at full scale */
 #define NR_SUBDIRS 100
@@ -33,12 +36,13 @@ struct shape {
 	bool make_dir; /* the action makes it */
 	bool large;
 	double must, target;
+	double plain_must, plain_target; /* of plain users, whom casbox serves itself; 0: none */
 };
 
 static const struct shape shapes[] = {
-	{"small files, own directory", "--output out/", "out", false, false, 1.2, 1.05},
-	{"small files, beside inputs", "--output src/gen", "src/gen", true, false, 2.2, 1.6},
-	{"large file, own directory", "--output out/", "out", false, true, 1.1, 1.0},
+	{"small files, own directory", "--output out/", "out", false, false, 1.2, 1.05, 5, 4},
+	{"small files, beside inputs", "--output src/gen", "src/gen", true, false, 2.2, 1.6, 5, 4},
+	{"large file, own directory", "--output out/", "out", false, true, 1.1, 1.0, 0, 0},
 };
 #define NR_SHAPES (sizeof(shapes) / sizeof(shapes[0]))
 
@@ -56,6 +60,7 @@ struct write_bench {
 	double *times[NR_TIMES];
 	unsigned nr_small;
 	unsigned serial;
+	unsigned nr_boxes;
 };
 
 /* --- the files --- */
@@ -173,12 +178,15 @@ static int native_once(struct write_bench *w, const struct shape *shape, size_t 
 {
 	unsigned serial = w->serial++;
 	auto_close int fd = -1;
+	char name[32];
 	double at[3];
-	int ret = bench_mkdir(w->scene.dir_fd, "native", err);
+	int ret;
 
+	(void)snprintf(name, sizeof(name), "native-%u", serial);
+	ret = bench_mkdir(w->scene.dir_fd, name, err);
 	if (ret < 0)
 		return ret;
-	fd = bench_open_dir(w->scene.dir_fd, "native", err);
+	fd = bench_open_dir(w->scene.dir_fd, name, err);
 	if (fd < 0)
 		return fd;
 	at[0] = bench_now_ms();
@@ -189,7 +197,7 @@ static int native_once(struct write_bench *w, const struct shape *shape, size_t 
 	at[2] = bench_now_ms();
 	w->times[NATIVE_WRITE][round] = at[1] - at[0];
 	w->times[NATIVE_HASH][round] = at[2] - at[1];
-	return ret < 0 ? ret : io_remove_tree(w->scene.dir_fd, "native", err);
+	return ret < 0 || !shape->large ? ret : io_remove_tree(w->scene.dir_fd, name, err);
 }
 
 static int box_write(struct write_bench *w, const struct shape *shape, const char *top,
@@ -259,7 +267,7 @@ static int box_once(struct write_bench *w, const struct shape *shape, size_t rou
 	char id[32];
 	int ret;
 
-	(void)snprintf(id, sizeof(id), "write-%u", serial);
+	(void)snprintf(id, sizeof(id), "write-%u", w->nr_boxes++);
 	ret = bench_create(&w->scene.channel, w->root, id, shape->options, &top, err);
 	if (ret == 0 && later)
 		ret = ask_hashed(w, &hashed, err);
@@ -273,7 +281,7 @@ static int box_once(struct write_bench *w, const struct shape *shape, size_t rou
 	w->times[later ? BOX_LATER : BOX_CAPTURE][round] = bench_now_ms() - begin;
 	if (ret == 0)
 		ret = verify_all(w, shape, &digest, serial, err);
-	return ret < 0 ? ret : bench_remove(&w->scene.channel, id, err);
+	return ret < 0 || !shape->large ? ret : bench_remove(&w->scene.channel, id, err);
 }
 
 static int shape_run(struct write_bench *w, const struct shape *shape, double *values,
@@ -314,6 +322,7 @@ static int shape_row(struct write_bench *w, struct bench_report *rep, const stru
 	auto_free char *writing = bench_text("write, %s: times ext4", shape->name);
 	auto_free char *capture = bench_text("capture, %s: times hashing", shape->name);
 	auto_free char *later = bench_text("later capture, %s: times hashing", shape->name);
+	bool plain = geteuid() != 0;
 	double values[8];
 	int ret = shape_run(w, shape, values, err);
 
@@ -321,7 +330,10 @@ static int shape_row(struct write_bench *w, struct bench_report *rep, const stru
 		return ret;
 	bench_row(rep, shape->name, values);
 	if (w->scene.box && writing && capture && later) {
-		bench_gate(rep, writing, values[2], shape->must, shape->target);
+		if (!plain)
+			bench_gate(rep, writing, values[2], shape->must, shape->target);
+		else if (shape->plain_must > 0)
+			bench_gate(rep, writing, values[2], shape->plain_must, shape->plain_target);
 		bench_gate(rep, capture, values[5], 1.2, 1.2);
 		bench_gate(rep, later, values[7], 1.2, 1.2);
 	}
