@@ -28,7 +28,8 @@
 #define WHAT_BITS     8
 #define WHAT_MASK     ((UINT64_C(1) << WHAT_BITS) - 1)
 #define RESULT_BITS   (UINT64_C(0x7fffffffffffffff))
-#define KEPT_SIZE_MAX (size_t)(1 << 20) /* larger results are parsed each time */
+#define KEPT_SIZE_MAX (size_t)(1 << 20)
+#define HUGE_SIZE_MAX (size_t)(64 << 20) /* larger results are parsed each time */
 
 enum ac_what {
 	AC_TOP,
@@ -57,6 +58,7 @@ struct fs_view_action {
 	struct fs_entry root;
 	struct lock lock;
 	uint64_t clock GUARDED_BY(lock);
+	/* The first is for one above KEPT_SIZE_MAX, lest each name in it parse it again. */
 	struct kept kept[NR_KEPT] GUARDED_BY(lock);
 	struct lock
 		list_lock; /* held while the newest are looked for: nothing waits but listings */
@@ -98,13 +100,14 @@ static struct fs_outcome *find_kept(struct fs_view_action *ac, const struct cas_
 
 static void keep(struct fs_view_action *ac, const struct cas_digest *id, struct fs_outcome *outcome)
 {
+	bool large = outcome->data_len > KEPT_SIZE_MAX;
 	struct kept *k;
 
-	if (outcome->data_len > KEPT_SIZE_MAX)
+	if (outcome->data_len > HUGE_SIZE_MAX)
 		return;
 	lock_take(&ac->lock);
-	k = &ac->kept[0];
-	for (size_t i = 1; i < NR_KEPT; i++)
+	k = &ac->kept[large ? 0 : 1];
+	for (size_t i = 2; !large && i < NR_KEPT; i++)
 		if (ac->kept[i].used < k->used)
 			k = &ac->kept[i];
 	fs_outcome_unref(k->outcome);

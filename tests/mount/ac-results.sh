@@ -176,8 +176,12 @@ def write(name, raw):
 write("c1", data(3, data(1, b"x/y") + data(5, d)))
 write("c2", data(3, data(5, d)))
 write("c3", b"".join(data(2, data(1, b"o/%05d" % i) + data(2, d)) for i in range(1000)))
+write("c4", b"".join(data(2, data(1, b"o/%05d" % i) + data(2, d)) for i in range(60000)))
 PY
 trees_equal many "$MNT/ac/$(printf 'c1%.0s' $(seq 32))/outputs/x/y"
 trees_equal many "$MNT/ac/$(printf 'c2%.0s' $(seq 32))/outputs"
 eq "a thousand outputs" 1000 "$(ls -l "$MNT/ac/$(printf 'c3%.0s' $(seq 32))/outputs/o" | grep -c '^-r--r--r--')"
+# Six MiB of them: not parsed anew for each request.
+(cd "$MNT/ac/$(printf 'c4%.0s' $(seq 32))/outputs/o" && within 10 ls -U) > many-listed
+eq "60000 outputs" 60000 "$(wc -l < many-listed)"
 mount_stop
