@@ -486,7 +486,13 @@ static int set_up(struct transfer *t)
 {
 	const struct tier_curl_api *api = t->api;
 	CURL *easy = t->easy;
-	const char *protocols = t->curl->https_only ? "https" : "http,https";
+	const bool https = strncmp(t->req->url, "https://", 8) == 0;
+	const char *protocols = https ? "https" : "http,https";
+	/*
+	 * Who is sent to another host does not take the credentials along, says curl; but the
+	 * session token of a signed request is one of our headers, which it would repeat there.
+	 */
+	const bool follow = t->req->source == NULL && t->curl->sign_as == NULL;
 
 	(void)api->curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
 	(void)api->curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
@@ -494,8 +500,7 @@ static int set_up(struct transfer *t)
 	(void)api->curl_easy_setopt(easy, CURLOPT_USERAGENT, AGENT);
 	(void)api->curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, protocols);
 	(void)api->curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
-	/* Credentials do not follow to another host, says curl. */
-	(void)api->curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, t->req->source ? 0L : 1L);
+	(void)api->curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, follow ? 1L : 0L);
 	(void)api->curl_easy_setopt(easy, CURLOPT_MAXREDIRS, 5L);
 	(void)api->curl_easy_setopt(easy, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
 	(void)api->curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, 262144L);

@@ -55,11 +55,13 @@ enum fault {
 	FAULT_CHUNKS,  /* in chunks, the last one missing */
 	FAULT_DELAY,   /* 100 ms, then the answer */
 	FAULT_GATEWAY, /* 502 */
+	FAULT_MOVED,   /* 307, to the same place by the name "localhost": a loop */
 };
 
-static const char *const fault_names[] = {
-	"none",	 "hang",  "silent", "drip",   "reset", "half", "truncate", "short", "long",
-	"empty", "wrong", "html",   "absent", "error", "busy", "chunks",   "delay", "gateway"};
+static const char *const fault_names[] = {"none",   "hang",	"silent",  "drip",  "reset",
+					  "half",   "truncate", "short",   "long",  "empty",
+					  "wrong",  "html",	"absent",  "error", "busy",
+					  "chunks", "delay",	"gateway", "moved"};
 
 struct server {
 	const char *dir;
@@ -306,6 +308,18 @@ static bool serve_file(const struct request *r, enum fault fault)
 	return go_on;
 }
 
+static void answer_moved(const struct request *r)
+{
+	struct sockaddr_in here = {0};
+	socklen_t len = sizeof(here);
+	char extra[250];
+
+	(void)getsockname(r->fd, (struct sockaddr *)&here, &len);
+	(void)snprintf(extra, sizeof(extra), "Location: http://localhost:%d%.150s\r\n",
+		       ntohs(here.sin_port), r->path);
+	answer_status(r, 307, extra);
+}
+
 static bool answer_get(const struct request *r)
 {
 	enum fault fault = next_fault(r);
@@ -325,6 +339,9 @@ static bool answer_get(const struct request *r)
 		return true;
 	case FAULT_GATEWAY:
 		answer_status(r, 502, "");
+		return true;
+	case FAULT_MOVED:
+		answer_moved(r);
 		return true;
 	case FAULT_BUSY:
 		answer_status(r, 503, "Retry-After: 1\r\n");

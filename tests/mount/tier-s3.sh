@@ -41,6 +41,15 @@ said "status 403"
 ! grep -q 'XXXXXX\|wJalr' "$T/err" || fail "the secret is told"
 grep -q "REFUSED another signature" "$T/http/log" || fail "it was not the signature"
 
+# Sent elsewhere, a signed request does not go there, and with it no token of the session.
+echo "aws_session_token = sEsSiOn" | cat "$T/credentials" - > "$T/session"
+fault moved 1
+: > "$T/http/log"
+expect 1 casbox --store "$T/moved" --tier "$S3&credentials-file=$T/session" cat "$large"
+said "status 307"
+eq "requests" 1 "$(grep -c "cas/${large%/*}" "$T/http/log")"
+expect 0 casbox --store "$T/moved" --tier "$S3&credentials-file=$T/session" cat "$large"
+
 # A part that fails takes the upload back.
 echo 'KEY SECRET other' > "$T/http/s3"
 expect 0 casbox --store "$T/other" --tier "$S3$with&write=yes" put "$T/tree/large"
