@@ -59,7 +59,15 @@ int cas_fetch_wait(struct cas_fetch *fetch, const struct cas_digest *digest,
 		   const _Atomic bool *cancel, struct err *err);
 
 /*
- * The same without a thread that waits. Embed it; it is the flight's from begin until
+ * Before the blob is read by who can be cancelled: what reads it waits for tiers as well,
+ * but until their deadlines. 0 also when it is here, or @fetch (may be NULL) is not to be
+ * waited for; else as cas_fetch_wait.
+ */
+int cas_fetch_bring(struct cas_fetch *fetch, const struct cas_digest *digest,
+		    const _Atomic bool *cancel, struct err *err);
+
+/*
+ * cas_fetch_wait without a thread that waits. Embed it; it is the flight's from begin until
  * @done is called, or until leave returned true.
  */
 struct cas_fetch_waiter {

@@ -76,6 +76,22 @@ NO_LOCK_CHECK int cas_fetch_wait(struct cas_fetch *fetch, const struct cas_diges
 	return ret;
 }
 
+int cas_fetch_bring(struct cas_fetch *fetch, const struct cas_digest *digest,
+		    const _Atomic bool *cancel, struct err *err)
+{
+	int ret;
+
+	if (!cas_fetch_may_wait(fetch) || cas_digest_is_empty(digest) ||
+	    cas_store_has(fetch->store, digest) == 1)
+		return 0;
+	ret = cas_fetch_wait(fetch, digest, cancel, err);
+	if (ret == -ECANCELED && atomic_load(cancel))
+		return err_set(err, ret, "interrupted");
+	if (ret < 0)
+		cas_err_set_missing(err, digest);
+	return ret;
+}
+
 int cas_fetch_action(struct cas_fetch *fetch, const struct cas_digest *action, struct buf *out,
 		     struct err *err)
 {

@@ -12,6 +12,7 @@
 #include "cas/base/auto.h"
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
+#include "cas/fetch/fetch.h"
 #include "cas/reapi.pb-c.h"
 #include "cas/reapi/directory.h"
 #include "cas/store/store.h"
@@ -92,8 +93,10 @@ int cas_closure_add_file(struct cas_closure *c, const struct cas_digest *digest)
 static int add_nodes(struct cas_closure *c, const struct cas_digest *digest, struct err *err)
 {
 	struct cas_directory *dir = NULL;
-	int ret = cas_directory_load(c->store, digest, &dir, err);
+	int ret = cas_fetch_bring(cas_fetch_of(c->store), digest, c->cancel, err);
 
+	if (ret == 0)
+		ret = cas_directory_load(c->store, digest, &dir, err);
 	for (size_t i = 0; ret == 0 && i < dir->nr_nodes; i++) {
 		if (dir->nodes[i].kind != CAS_NODE_SYMLINK)
 			ret = add(c, &dir->nodes[i].digest,

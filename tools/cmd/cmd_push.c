@@ -38,11 +38,12 @@ struct move {
 static int is_tree(const struct move *m, const struct cas_digest *digest, struct err *err)
 {
 	struct cas_directory *dir = NULL;
-	int ret = -EUCLEAN;
+	int ret;
 
-	if (m->args->blob)
+	if (m->args->blob || digest->size > CAS_DIRECTORY_MAX)
 		return 0;
-	if (digest->size <= CAS_DIRECTORY_MAX)
+	ret = cas_fetch_bring(local_fetch(m->local), digest, &counted.cancel, err);
+	if (ret == 0)
 		ret = cas_directory_load(local_store(m->local), digest, &dir, err);
 	cas_directory_free(dir);
 	if (ret == -EUCLEAN && err)
