@@ -12,13 +12,15 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_box.h"
 #include "tools/bench/bench_env.h"
+#include "tools/bench/bench_group.h"
 #include "tools/bench/bench_tree.h"
 
 /*
  * The same files are written natively and in a sandbox. Native time of "capture" is that
- * of opening, reading and hashing each byte once. A capture is "at once" when it follows the
- * last write, and "later" when casbox had time for what it does ahead. Every round and place writes
- * other bytes, so that the store knows none of them.
+ * of opening, reading and hashing each byte once. Who writes in a sandbox is in its control group,
+ * as an action is, so that files can be moved into the store. A capture is "right after" when it
+ * follows the last write, and "later" when casbox had time for what it does ahead. Every round and
+ * place writes other bytes, so that the store knows none of them.
  *
  * Small files are deleted only after the last of them was made: ext4 without a journal
  * steps around inodes freed in the last seconds, and whichever way comes next pays for it.
@@ -61,6 +63,7 @@ struct write_bench {
 	unsigned nr_small;
 	unsigned serial;
 	unsigned nr_boxes;
+	bool no_group; /* files are copied: nobody may make control groups here */
 };
 
 /* --- the files --- */
@@ -200,24 +203,42 @@ static int native_once(struct write_bench *w, const struct shape *shape, size_t 
 	return ret < 0 || !shape->large ? ret : io_remove_tree(w->scene.dir_fd, name, err);
 }
 
-static int box_write(struct write_bench *w, const struct shape *shape, const char *top,
-		     unsigned serial, double *ms, struct err *err)
+struct writing {
+	struct write_bench *w;
+	const struct shape *shape;
+	const char *top;
+	unsigned serial;
+};
+
+static int write_in_box(void *ctx, double *ms, struct err *err)
 {
-	auto_free char *dir = bench_text("%s/%s", top, shape->dir);
+	const struct writing *job = ctx;
+	auto_free char *dir = bench_text("%s/%s", job->top, job->shape->dir);
 	auto_close int fd = -1;
 	double begin = bench_now_ms();
 	int ret = dir ? 0 : err_set(err, -ENOMEM, "out of memory");
 
-	if (ret == 0 && shape->make_dir)
+	if (ret == 0 && job->shape->make_dir)
 		ret = bench_mkdir(AT_FDCWD, dir, err);
 	if (ret < 0)
 		return ret;
 	fd = bench_open_dir(AT_FDCWD, dir, err);
 	if (fd < 0)
 		return fd;
-	ret = write_all(w, shape, fd, serial, err);
+	ret = write_all(job->w, job->shape, fd, job->serial, err);
 	*ms = bench_now_ms() - begin;
 	return ret;
+}
+
+static int box_write(struct write_bench *w, const struct shape *shape, const char *id,
+		     const char *top, unsigned serial, double *ms, struct err *err)
+{
+	struct writing job = {w, shape, top, serial};
+	auto_free char *group = NULL;
+	int ret = bench_group_make(&w->scene.channel, id, &group, err);
+
+	w->no_group |= ret == 0 && !group;
+	return ret < 0 ? ret : bench_group_run(group, write_in_box, &job, ms, err);
 }
 
 static int ask_hashed(struct write_bench *w, json_int_t *out, struct err *err)
@@ -272,7 +293,7 @@ static int box_once(struct write_bench *w, const struct shape *shape, size_t rou
 	if (ret == 0 && later)
 		ret = ask_hashed(w, &hashed, err);
 	if (ret == 0)
-		ret = box_write(w, shape, top, serial, later ? &unused : write_ms, err);
+		ret = box_write(w, shape, id, top, serial, later ? &unused : write_ms, err);
 	if (ret == 0 && later)
 		ret = wait_calm(w, shape, hashed, err);
 	begin = bench_now_ms();
@@ -320,8 +341,8 @@ static int shape_row(struct write_bench *w, struct bench_report *rep, const stru
 		     struct err *err)
 {
 	auto_free char *writing = bench_text("write, %s: times ext4", shape->name);
-	auto_free char *capture = bench_text("capture, %s: times hashing", shape->name);
-	auto_free char *later = bench_text("later capture, %s: times hashing", shape->name);
+	auto_free char *capture = bench_text("capture right after, %s: times hashing", shape->name);
+	auto_free char *later = bench_text("capture later, %s: times hashing", shape->name);
 	bool plain = geteuid() != 0;
 	double values[8];
 	int ret = shape_run(w, shape, values, err);
@@ -384,7 +405,7 @@ int bench_write(struct bench_env *env, struct bench_report *rep, struct err *err
 						      {"casbox_ms", "casbox", 1},
 						      {"times_ext4", "times", 2},
 						      {"hash_ms", "hashing", 1},
-						      {"capture_ms", "capture", 1},
+						      {"capture_ms", "right after", 1},
 						      {"times_hash", "times", 2},
 						      {"later_ms", "later", 1},
 						      {"later_times_hash", "times", 2},
@@ -401,6 +422,10 @@ int bench_write(struct bench_env *env, struct bench_report *rep, struct err *err
 			    columns);
 	for (size_t i = 0; ret == 0 && i < NR_SHAPES; i++)
 		ret = shape_row(&w, rep, &shapes[i], err);
+	if (ret == 0 && w.scene.box)
+		bench_note(rep, w.no_group ? "write: no control group can be made here: copied, "
+					     "not moved"
+					   : "write: in a control group, so that files are moved");
 	for (size_t t = 0; t < NR_TIMES; t++)
 		free(w.times[t]);
 	free(w.data);
