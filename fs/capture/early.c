@@ -113,11 +113,17 @@ int fs_early_find(struct fs_early *early, const struct stat *st, struct fs_early
 	return early ? fs_hints_find(early->hints, st, hurry, early, out) : 0;
 }
 
-void fs_early_count(struct fs_early *early, uint64_t *nr_hashed, uint64_t *nr_used)
+void fs_early_forget(struct fs_early *early, const char *id)
 {
-	*nr_hashed = *nr_used = 0;
 	if (early)
-		fs_hints_count(early->hints, nr_hashed, nr_used);
+		fs_hints_forget(early->hints, id);
+}
+
+void fs_early_count(struct fs_early *early, struct fs_early_counts *out)
+{
+	*out = (struct fs_early_counts){0};
+	if (early)
+		fs_hints_count(early->hints, out);
 }
 
 /* --- one file --- */
@@ -165,7 +171,7 @@ static int put_file(struct fs_early *early, int fd, struct cas_digest *out)
 	return ret;
 }
 
-static void take_file(struct fs_early *early, int fd, const struct stat *st,
+static void take_file(struct fs_early *early, const char *id, int fd, const struct stat *st,
 		      enum fs_early_wish wish)
 {
 	struct fs_early_hint hint = {.known.st = *st,
@@ -173,7 +179,7 @@ static void take_file(struct fs_early *early, int fd, const struct stat *st,
 	struct stat after;
 	int ret;
 
-	if (!fs_hints_begin(early->hints, fd, st))
+	if (!fs_hints_begin(early->hints, id, fd, st))
 		return;
 	set_nice(atomic_load(&early->tid), PRIO_MAX);
 	ret = nobody_writes(fd) ? 0 : -EAGAIN;
@@ -183,6 +189,9 @@ static void take_file(struct fs_early *early, int fd, const struct stat *st,
 	if (ret == 0 && (fstat(fd, &after) < 0 || !fs_same_file(st, &after)))
 		ret = -EAGAIN;
 	fs_hints_end(early->hints, st, ret == 0 ? &hint : NULL);
+	/* It may have ended meanwhile, and was forgotten but for this. */
+	if (!early->opts.is_due(early->opts.ctx, id))
+		fs_hints_forget(early->hints, id);
 }
 
 /* BASE/ID/upper/N/u[/PATH], from the path of a directory; false: it is no such one. */
@@ -211,13 +220,13 @@ static int open_dir(const struct fs_early *early, struct pending *p)
 	return open_by_handle_at(early->opts.dir_fd, &p->handle, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
-static enum fs_early_wish wish_of(struct fs_early *early, struct pending *p, int dir_fd)
+/* *id is a part of @path. */
+static enum fs_early_wish wish_of(struct fs_early *early, struct pending *p, int dir_fd,
+				  char path[PATH_MAX + 1], char **id)
 {
 	uint64_t dir = hash_bytes(0, p->handle.f_handle, p->handle.handle_bytes);
 	char link[64];
-	char path[PATH_MAX + 1];
 	char file[PATH_MAX + CAS_NAME_MAX + 2];
-	char *id;
 	char *below;
 	size_t layer;
 	ssize_t len;
@@ -227,12 +236,12 @@ static enum fs_early_wish wish_of(struct fs_early *early, struct pending *p, int
 	if (len < 0)
 		return FS_EARLY_NOTHING;
 	path[len] = '\0';
-	if (!parse_place(early, path, &id, &layer, &below)) {
+	if (!parse_place(early, path, id, &layer, &below)) {
 		early->strange[dir % STRANGE_SLOTS] = dir;
 		return FS_EARLY_NOTHING;
 	}
 	(void)snprintf(file, sizeof(file), "%s%s%s", below, *below ? "/" : "", p->name);
-	return early->opts.wish(early->opts.ctx, id, layer, file);
+	return early->opts.wish(early->opts.ctx, *id, layer, file);
 }
 
 /* True: look again later. */
@@ -240,12 +249,14 @@ static bool look_at(struct fs_early *early, struct pending *p)
 {
 	auto_close int dir_fd = open_dir(early, p);
 	auto_close int fd = -1;
+	char path[PATH_MAX + 1];
 	enum fs_early_wish wish;
 	struct stat st;
+	char *id;
 
 	if (dir_fd < 0)
 		return false;
-	wish = wish_of(early, p, dir_fd);
+	wish = wish_of(early, p, dir_fd, path, &id);
 	if (wish == FS_EARLY_NOTHING)
 		return false;
 	fd = openat(dir_fd, p->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -254,7 +265,7 @@ static bool look_at(struct fs_early *early, struct pending *p)
 	if (!is_settled(&st))
 		return !p->again;
 	if (has_space(early, st.st_size))
-		take_file(early, fd, &st, wish);
+		take_file(early, id, fd, &st, wish);
 	return false;
 }
 

@@ -3,6 +3,7 @@
 #define FS_CAPTURE_EARLY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/stat.h>
 
 #include "cas/put/put.h"
@@ -37,6 +38,8 @@ struct fs_early_options {
 	 * by the thread, without a lock held.
 	 */
 	enum fs_early_wish (*wish)(void *ctx, const char *id, size_t layer, const char *path);
+	/* May the outputs of sandbox @id still be captured? As above. */
+	bool (*is_due)(void *ctx, const char *id);
 	void *ctx;
 };
 
@@ -56,7 +59,19 @@ struct fs_early_hint {
  */
 int fs_early_find(struct fs_early *early, const struct stat *st, struct fs_early_hint *out);
 
-/* Files that were hashed, or put, so far; those that fs_early_find knew. */
-void fs_early_count(struct fs_early *early, uint64_t *nr_hashed, uint64_t *nr_used);
+/*
+ * Sandbox @id is not due any more (is_due says so already): what is known of its files is
+ * of no use. @early may be NULL.
+ */
+void fs_early_forget(struct fs_early *early, const char *id);
+
+struct fs_early_counts {
+	uint64_t nr_hashed; /* files that were hashed, or put, so far */
+	uint64_t nr_used;   /* those that fs_early_find knew */
+	uint64_t nr_known;  /* of sandboxes that are due, now */
+};
+
+/* @early may be NULL. */
+void fs_early_count(struct fs_early *early, struct fs_early_counts *out);
 
 #endif

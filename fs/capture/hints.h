@@ -9,8 +9,9 @@
 #include "fs/capture/early.h"
 
 /*
- * Files by device and inode number, the oldest forgotten first. One thread hashes, one file
- * at a time, between begin and end; any thread asks.
+ * Files by device and inode number, the oldest forgotten first. Each belongs to the sandbox
+ * that wrote it and is forgotten with it. One thread hashes, one file at a time, between
+ * begin and end; any thread asks.
  */
 struct fs_hints;
 
@@ -19,8 +20,8 @@ int fs_hints_new(struct fs_hints **out);
 /* NULL is fine. */
 void fs_hints_free(struct fs_hints *hints);
 
-/* The file @fd, which looks like @st, is about to be hashed. False: known, or too lively. */
-bool fs_hints_begin(struct fs_hints *hints, int fd, const struct stat *st);
+/* File @fd of sandbox @id, which looks like @st, is to be hashed. False: known, or too lively. */
+bool fs_hints_begin(struct fs_hints *hints, const char *id, int fd, const struct stat *st);
 /* It was, or (NULL) it was not. */
 void fs_hints_end(struct fs_hints *hints, const struct stat *st, const struct fs_early_hint *hint);
 
@@ -31,7 +32,12 @@ void fs_hints_end(struct fs_hints *hints, const struct stat *st, const struct fs
 int fs_hints_find(struct fs_hints *hints, const struct stat *st, void (*hurry)(void *ctx),
 		  void *ctx, struct fs_early_hint *out);
 
-/* Files that were hashed; those that find knew. */
-void fs_hints_count(struct fs_hints *hints, uint64_t *nr_hashed, uint64_t *nr_used);
+/*
+ * Forget what is known of files of sandbox @id, but for one that is being hashed: who hashes
+ * asks after the end whether there is any such sandbox still.
+ */
+void fs_hints_forget(struct fs_hints *hints, const char *id);
+
+void fs_hints_count(struct fs_hints *hints, struct fs_early_counts *out);
 
 #endif

@@ -17,6 +17,7 @@
 
 #include "cas/cas.h"
 #include "fs/backing/backing.h"
+#include "fs/capture/early.h"
 #include "fs/control/control.h"
 #include "fs/control/prefetch.h"
 #include "fs/control/quota.h"
@@ -195,10 +196,10 @@ static void write_slots(struct prom *p, const struct fs_metrics *m)
 static void write_sandboxes(struct prom *p, const struct fs_metrics *m)
 {
 	struct fs_sandbox_counts n;
-	uint64_t nr_hashed, nr_used;
+	struct fs_early_counts early;
 
 	fs_sandboxes_count_states(m->from.sandboxes, &n);
-	fs_sandboxes_count_early(m->from.sandboxes, &nr_hashed, &nr_used);
+	fs_sandboxes_count_early(m->from.sandboxes, &early);
 	prom_family(p, PROM_GAUGE, "casbox_sandbox_sandboxes", "Sandboxes, by state.");
 	prom_value(p, "state=\"creating\"", n.creating);
 	prom_value(p, "state=\"live\"", n.live);
@@ -207,8 +208,8 @@ static void write_sandboxes(struct prom *p, const struct fs_metrics *m)
 	prom_value(p, "state=\"lost\"", n.lost);
 	prom_family(p, PROM_COUNTER, "casbox_sandbox_early_outputs_total",
 		    "Outputs hashed before their sandbox was finished, and those of use then.");
-	prom_value(p, "state=\"hashed\"", nr_hashed);
-	prom_value(p, "state=\"used\"", nr_used);
+	prom_value(p, "state=\"hashed\"", early.nr_hashed);
+	prom_value(p, "state=\"used\"", early.nr_used);
 }
 
 static void write_quota(struct prom *p, const struct cas_quota *quota)

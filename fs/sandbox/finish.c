@@ -15,6 +15,7 @@
 #include "cas/store/store.h"
 #include "fs/capture/capture.h"
 #include "fs/capture/crew.h"
+#include "fs/capture/early.h"
 #include "fs/capture/foreign.h"
 #include "fs/capture/missing.h"
 #include "fs/capture/result.h"
@@ -391,6 +392,7 @@ static int finish_now(struct finish *f)
 	} else {
 		/* The result is for people who look: most often nobody does. */
 		fs_sandbox_hide(f->all, sb, true);
+		fs_early_forget(f->all->early, sb->rec.id);
 		fs_sandbox_history(f->all, sb, "finished");
 	}
 	fs_learn_end(f->all->learn, sb->rec.id);

@@ -201,9 +201,23 @@ static enum fs_early_wish wish(void *ctx, const char *id, size_t layer, const ch
 	return w;
 }
 
-void fs_sandboxes_count_early(struct fs_sandboxes *all, uint64_t *nr_hashed, uint64_t *nr_used)
+/* What is finished is captured no more. */
+static bool is_due(void *ctx, const char *id)
 {
-	fs_early_count(all->early, nr_hashed, nr_used);
+	struct fs_sandboxes *all = ctx;
+	struct fs_sandbox *sb;
+	bool due;
+
+	lock_take(&all->lock);
+	HASH_FIND_STR(all->by_id, id, sb);
+	due = sb && (sb->rec.state == FS_SANDBOX_LIVE || sb->rec.state == FS_SANDBOX_FINISHING);
+	lock_drop(&all->lock);
+	return due;
+}
+
+void fs_sandboxes_count_early(struct fs_sandboxes *all, struct fs_early_counts *out)
+{
+	fs_early_count(all->early, out);
 }
 
 static int start_early(struct fs_sandboxes *all, struct fs_probes *probes, struct err *err)
@@ -213,6 +227,7 @@ static int start_early(struct fs_sandboxes *all, struct fs_probes *probes, struc
 		.dir_fd = all->dir_fd,
 		.probes = probes,
 		.wish = wish,
+		.is_due = is_due,
 		.ctx = all,
 	};
 	int ret = fs_early_new(&opts, &all->early);

@@ -14,6 +14,7 @@
 #include "cas/base/err.h"
 #include "cas/base/log.h"
 #include "cas/store/store.h"
+#include "fs/capture/early.h"
 #include "fs/learn/learn.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/sandbox/times.h"
@@ -228,6 +229,7 @@ void fs_sandbox_leave(struct fs_sandboxes *all, struct fs_sandbox *sb)
 	DL_DELETE(all->in_order, sb);
 	sb->gone = true;
 	lock_drop(&all->lock);
+	fs_early_forget(all->early, sb->rec.id);
 }
 
 int fs_sandbox_show_view(struct fs_sandboxes *all, struct fs_sandbox *sb, struct fs_derived *view,

@@ -13,6 +13,7 @@
 struct cas_store;
 struct err;
 struct fs_dirs;
+struct fs_early_counts;
 struct fs_helper;
 struct fs_large;
 struct fs_learn;
@@ -136,8 +137,8 @@ struct fs_sandbox_counts {
 };
 void fs_sandboxes_count_states(struct fs_sandboxes *all, struct fs_sandbox_counts *out);
 
-/* Outputs hashed before their sandbox was finished, and those that finish could use. */
-void fs_sandboxes_count_early(struct fs_sandboxes *all, uint64_t *nr_hashed, uint64_t *nr_used);
+/* Outputs hashed before their sandbox was finished. */
+void fs_sandboxes_count_early(struct fs_sandboxes *all, struct fs_early_counts *out);
 
 /*
  * For eviction: from here to thaw no sandbox enters the table and no outputs are captured;

@@ -5,6 +5,7 @@
 #include "cas/cas.h"
 #include "fs/backing/backing.h"
 #include "fs/backing/probe.h"
+#include "fs/capture/early.h"
 #include "fs/control/channel.h"
 #include "fs/fs.h"
 #include "fs/report/fetch_stats.h"
@@ -77,19 +78,20 @@ int fs_daemon_config(void *ctx, json_t *out)
 int fs_daemon_stats(void *ctx, json_t *out)
 {
 	struct daemon *d = ctx;
-	uint64_t nr_hashed, nr_used;
+	struct fs_early_counts early;
 	json_t *o;
 	int ret;
 
-	fs_sandboxes_count_early(d->sandboxes, &nr_hashed, &nr_used);
-	o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "open_blobs",
+	fs_sandboxes_count_early(d->sandboxes, &early);
+	o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "open_blobs",
 		      (json_int_t)fs_backing_count(d->backing), "backing_ids",
 		      (json_int_t)fs_backing_count_ids(d->backing), "excess_bytes",
 		      (json_int_t)atomic_load(&d->quota.excess_bytes), "evictions",
 		      (json_int_t)atomic_load(&d->quota.evictions), "evicted_blobs",
 		      (json_int_t)atomic_load(&d->quota.evicted_blobs), "evicted_bytes",
 		      (json_int_t)atomic_load(&d->quota.evicted_bytes), "early_hashed",
-		      (json_int_t)nr_hashed, "early_used", (json_int_t)nr_used);
+		      (json_int_t)early.nr_hashed, "early_used", (json_int_t)early.nr_used,
+		      "early_known", (json_int_t)early.nr_known);
 	ret = o && json_object_update(out, o) == 0 ? 0 : -ENOMEM;
 
 	json_decref(o);
