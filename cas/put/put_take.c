@@ -90,6 +90,11 @@ static bool is_alone(const struct taken *t, int dir_fd, const char *name)
 	       named.st_dev == open.st_dev && open.st_nlink == 1 && cas_lease_held(t->fd);
 }
 
+static int rename_to(const struct taken *t, const struct cas_tmp *tmp)
+{
+	return renameat(t->dir_fd, t->name, tmp->top_fd, tmp->path) < 0 ? -errno : 0;
+}
+
 /* Where it leaves its old name for a temporary one in the shard; @tmp owns that name. */
 static int pull(const struct taken *t, const struct cas_digest *digest, struct cas_tmp *tmp)
 {
@@ -101,17 +106,15 @@ static int pull(const struct taken *t, const struct cas_digest *digest, struct c
 		return ret;
 	cas_layout_path(digest->hash, shard);
 	shard[2] = '\0';
-	ret = cas_store_mkdir(t->store, t->store->cas_fd, shard, 0755);
-	if (ret < 0)
-		return ret;
 	(void)snprintf(tmp->path, sizeof(tmp->path), "%s/" CAS_TMP_PREFIX "%s", shard, rnd);
 	tmp->top_fd = t->store->cas_fd;
-	if (renameat(t->dir_fd, t->name, tmp->top_fd, tmp->path) < 0) {
-		ret = -errno;
+	ret = rename_to(t, tmp);
+	/* Most shards are there. */
+	if (ret == -ENOENT && cas_store_mkdir(t->store, tmp->top_fd, shard, 0755) == 0)
+		ret = rename_to(t, tmp);
+	if (ret < 0)
 		tmp->path[0] = '\0';
-		return ret;
-	}
-	return 0;
+	return ret;
 }
 
 /* Give the old name back; whoever took it meanwhile keeps it, and the file its new one. */

@@ -47,8 +47,9 @@
 #define EVENTS_SZ     65536
 #define PENDING_MAX   8192
 #define DELAY_NS      30000000ULL
-#define TICK_NS	      20000000LL /* no kernel's clock ticks more slowly */
-#define HASH_MIN      (64 << 10) /* below, hashing is a small part of moving a file */
+#define GATHER_NS     10000000ULL /* events are read together: the store's own names make many */
+#define TICK_NS	      20000000LL  /* no kernel's clock ticks more slowly */
+#define HASH_MIN      (64 << 10)  /* below, hashing is a small part of moving a file */
 #define SPACE_MIN     (UINT64_C(256) << 20)
 #define STRANGE_SLOTS 4096
 
@@ -341,15 +342,17 @@ static void read_events(struct fs_early *early, char *bytes)
 	}
 }
 
-/* How long until something is to be done; -1: for ever. */
-static int wait_ms(const struct fs_early *early)
+/* How long until something is to be done, or events may be read (0: now); -1: for ever. */
+static int wait_ms(const struct fs_early *early, unsigned long long now, unsigned long long read_ns)
 {
 	const struct pending *p = TAILQ_FIRST(&early->queue);
-	unsigned long long now = lock_now_ns();
+	unsigned long long next = read_ns > now ? read_ns : 0;
 
-	if (!p)
+	if (p && (next == 0 || p->due_ns < next))
+		next = p->due_ns;
+	if (next == 0)
 		return -1;
-	return p->due_ns <= now ? 0 : (int)((p->due_ns - now) / 1000000) + 1;
+	return next <= now ? 0 : (int)((next - now) / 1000000) + 1;
 }
 
 static void do_due(struct fs_early *early)
@@ -373,14 +376,20 @@ static void *early_main(void *arg)
 	struct fs_early *early = arg;
 	struct pollfd fds[] = {{early->stop_fd, POLLIN, 0}, {early->notify_fd, POLLIN, 0}};
 	char *bytes = malloc(EVENTS_SZ);
+	unsigned long long read_ns = 0;
 
 	(void)pthread_setname_np(pthread_self(), "early");
 	atomic_store(&early->tid, (int)gettid());
 	set_nice((int)gettid(), PRIO_MAX);
 	while (bytes && !atomic_load(&early->stop)) {
-		(void)poll(fds, 2, wait_ms(early));
-		if (fds[1].revents)
+		unsigned long long now = lock_now_ns();
+
+		fds[1].revents = 0;
+		(void)poll(fds, now < read_ns ? 1 : 2, wait_ms(early, now, read_ns));
+		if (fds[1].revents) {
 			read_events(early, bytes);
+			read_ns = lock_now_ns() + GATHER_NS;
+		}
 		do_due(early);
 	}
 	free(bytes);

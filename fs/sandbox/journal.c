@@ -34,6 +34,13 @@ struct fs_journal {
 	int fd;
 	int dir_fd;
 	char top[PATH_MAX]; /* path of dir_fd, as the kernel names it */
+
+	/*
+	 * The last directory that a file moved from: files come by directory, and nobody
+	 * renames what is captured.
+	 */
+	struct stat last GUARDED_BY(lock);
+	char dir[PATH_MAX] GUARDED_BY(lock); /* its path; empty: there is none */
 };
 
 static int fd_path(int fd, char out[PATH_MAX])
@@ -80,34 +87,57 @@ void fs_journal_close(struct fs_journal *j)
 	free(j);
 }
 
-int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *name,
-		      const struct stat *st, struct err *err)
+/* The path of @fd in j->dir. */
+static int find_dir_locked(struct fs_journal *j, int fd) REQUIRES(j->lock)
 {
-	struct fs_journal *j = ctx;
+	struct stat st;
+	int ret;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (j->dir[0] && st.st_dev == j->last.st_dev && st.st_ino == j->last.st_ino)
+		return 0;
+	ret = fd_path(fd, j->dir);
+	if (ret < 0)
+		j->dir[0] = '\0';
+	j->last = st;
+	return ret;
+}
+
+/* 1: it cannot be named. */
+static int note_locked(struct fs_journal *j, int dir_fd, const char *name, const struct stat *st)
+	REQUIRES(j->lock)
+{
 	auto_buf struct buf line = {0};
-	char dir[PATH_MAX];
 	size_t top = strlen(j->top);
-	int ret = fd_path(file_dir_fd, dir);
+	int ret = find_dir_locked(j, dir_fd);
 
 	/* Too deep for the kernel to name. */
 	if (ret == -ENAMETOOLONG ||
-	    (ret == 0 && (strncmp(dir, j->top, top) != 0 || dir[top] != '/')))
+	    (ret == 0 && (strncmp(j->dir, j->top, top) != 0 || j->dir[top] != '/')))
 		return 1;
 	if (ret == 0)
 		ret = buf_printf(&line, "%" PRIu64 " %o %u %u %" PRId64 " %s/%s",
 				 (uint64_t)st->st_ino, (unsigned)(st->st_mode & 07777),
 				 (unsigned)st->st_uid, (unsigned)st->st_gid,
 				 (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-				 dir + top + 1, name);
-	if (ret == 0) {
-		lock_take(&j->lock);
-		ret = io_write_full(j->fd, line.data, line.len + 1);
-		lock_drop(&j->lock);
-	}
+				 j->dir + top + 1, name);
+	return ret < 0 ? ret : io_write_full(j->fd, line.data, line.len + 1);
+}
+
+int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *name,
+		      const struct stat *st, struct err *err)
+{
+	struct fs_journal *j = ctx;
+	int ret;
+
+	lock_take(&j->lock);
+	ret = note_locked(j, file_dir_fd, name, st);
+	lock_drop(&j->lock);
 	if (ret < 0)
 		return err_set(err, ret, "cannot note that %s moves to the store: %s", path,
 			       strerrordesc_np(-ret));
-	return 0;
+	return ret;
 }
 
 struct moved_file {
