@@ -134,9 +134,6 @@ char *fs_inode_path(struct fs_inode_table *table, uint64_t id);
  */
 char *fs_inode_place(struct fs_inode_table *table, uint64_t id, uint64_t *serial);
 
-/* The id of the top of @serial; 0: the kernel does not know it. */
-uint64_t fs_inode_top_id(struct fs_inode_table *table, uint64_t serial);
-
 /* A name of the directory was found that the kernel asked for. True once: list it now. */
 bool fs_inode_asked(struct fs_inode_table *table, uint64_t dir);
 /* It is being listed: true is never answered again. */

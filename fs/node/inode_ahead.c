@@ -65,18 +65,6 @@ char *fs_inode_place(struct fs_inode_table *table, uint64_t id, uint64_t *serial
 	return path;
 }
 
-uint64_t fs_inode_top_id(struct fs_inode_table *table, uint64_t serial)
-{
-	struct fs_node *top;
-	uint64_t id;
-
-	lock_take(&table->lock);
-	top = fs_node_top_locked(table, serial);
-	id = top ? top->id : 0;
-	lock_drop(&table->lock);
-	return id;
-}
-
 bool fs_inode_asked(struct fs_inode_table *table, uint64_t dir)
 {
 	struct fs_node *node;

@@ -337,7 +337,7 @@ static int walk_dir(struct walk *w, const struct cas_digest *digest, uint64_t no
 static int walk_tree(struct walk *w, uint64_t serial, const struct cas_digest *root)
 {
 	struct fs_dirs *dirs = w->dirs;
-	uint64_t top = fs_inode_top_id(dirs->table, serial);
+	uint64_t top = fs_inode_top(dirs->table, serial);
 	int ret;
 
 	w->nr = 0;

@@ -294,6 +294,25 @@ MDB_txn *meta_index_read_begin(struct meta_index *ix)
 	return NULL;
 }
 
+int meta_index_row_get(struct meta_index *ix, MDB_dbi dbi, MDB_val *key, void *row, size_t size)
+{
+	MDB_txn *txn = meta_index_read_begin(ix);
+	MDB_val val;
+	int rc;
+
+	if (!txn)
+		return 0;
+	rc = mdb_get(txn, dbi, key, &val);
+	if (rc == 0 && val.mv_size == size)
+		memcpy(row, val.mv_data, size);
+	else if (rc == 0)
+		rc = MDB_NOTFOUND;
+	meta_index_read_end(ix, txn);
+	if (rc != 0)
+		(void)meta_index_errno(ix, rc);
+	return rc == 0;
+}
+
 void meta_index_read_end(struct meta_index *ix, MDB_txn *txn)
 {
 	mdb_txn_reset(txn);

@@ -26,23 +26,11 @@ static MDB_val hash_key(const uint8_t hash[CAS_HASH_SZ])
 int meta_index_blob_get(struct meta_index *ix, const uint8_t hash[CAS_HASH_SZ], bool *has_stamp,
 			struct cas_stamp *stamp)
 {
-	MDB_txn *txn = meta_index_read_begin(ix);
-	MDB_val key = hash_key(hash), val;
+	MDB_val key = hash_key(hash);
 	struct blob_value row;
-	int rc;
 
-	if (!txn)
+	if (!ix || !meta_index_row_get(ix, ix->blob, &key, &row, sizeof(row)))
 		return 0;
-	rc = mdb_get(txn, ix->blob, &key, &val);
-	if (rc == 0 && val.mv_size == sizeof(row))
-		memcpy(&row, val.mv_data, sizeof(row));
-	else if (rc == 0)
-		rc = MDB_NOTFOUND;
-	meta_index_read_end(ix, txn);
-	if (rc != 0) {
-		(void)meta_index_errno(ix, rc);
-		return 0;
-	}
 	*has_stamp = (le32toh(row.flags) & BLOB_HAS_STAMP) != 0;
 	*stamp = (struct cas_stamp){
 		.ino = le64toh(row.ino),

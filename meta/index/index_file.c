@@ -29,24 +29,12 @@ static struct file_key file_key(const struct cas_file_id *id)
 int meta_index_file_get(struct meta_index *ix, const struct cas_file_id *id,
 			struct cas_digest *digest)
 {
-	MDB_txn *txn = meta_index_read_begin(ix);
 	struct file_key k = file_key(id);
-	MDB_val key = {.mv_size = sizeof(k), .mv_data = &k}, val;
+	MDB_val key = {.mv_size = sizeof(k), .mv_data = &k};
 	struct file_value row;
-	int rc;
 
-	if (!txn)
+	if (!ix || !meta_index_row_get(ix, ix->file, &key, &row, sizeof(row)))
 		return 0;
-	rc = mdb_get(txn, ix->file, &key, &val);
-	if (rc == 0 && val.mv_size == sizeof(row))
-		memcpy(&row, val.mv_data, sizeof(row));
-	else if (rc == 0)
-		rc = MDB_NOTFOUND;
-	meta_index_read_end(ix, txn);
-	if (rc != 0) {
-		(void)meta_index_errno(ix, rc);
-		return 0;
-	}
 	if (le64toh(row.size) != id->size ||
 	    (int64_t)le64toh((uint64_t)row.mtime_ns) != id->mtime_ns ||
 	    (int64_t)le64toh((uint64_t)row.ctime_ns) != id->ctime_ns)

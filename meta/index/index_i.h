@@ -37,6 +37,9 @@ struct meta_index {
 MDB_txn *meta_index_read_begin(struct meta_index *ix);
 void meta_index_read_end(struct meta_index *ix, MDB_txn *txn);
 
+/* The row of @size bytes under @key: 1, or 0: none of that size is there, or it is not known. */
+int meta_index_row_get(struct meta_index *ix, MDB_dbi dbi, MDB_val *key, void *row, size_t size);
+
 /* An LMDB code as a negative errno; damage marks the index as broken. */
 int meta_index_errno(struct meta_index *ix, int rc);
 
