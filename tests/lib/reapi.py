@@ -4,7 +4,7 @@
 usage: reapi.py command FILE [arg=WORD|env=NAME=VALUE|out=PATH|file=PATH|dir=PATH|cwd=PATH|format=N]...
        reapi.py action FILE COMMAND ROOT [timeout=SECONDS|nocache]...
        reapi.py show FILE: the fields of an ActionResult, one a line
-Digests are HASH/SIZE.
+Digests are HASH/SIZE. Its parts serve the Python of cases, too (PYTHONPATH=tests/lib).
 """
 import sys
 
@@ -106,8 +106,9 @@ def show(raw):
                   "%s/%d" % (inner[1].decode(), inner.get(2, 0)))
 
 
-if sys.argv[1] == "show":
-    show(open(sys.argv[2], "rb").read())
-else:
-    made = {"command": command, "action": action}[sys.argv[1]](sys.argv[3:])
-    open(sys.argv[2], "wb").write(made)
+if __name__ == "__main__":
+    if sys.argv[1] == "show":
+        show(open(sys.argv[2], "rb").read())
+    else:
+        made = {"command": command, "action": action}[sys.argv[1]](sys.argv[3:])
+        open(sys.argv[2], "wb").write(made)

@@ -70,17 +70,9 @@ file=$MNT/ac/${act%/*}/outputs/tool
 [ -x "$file" ]
 exec 3< "$file"
 cd "$MNT/ac/${act%/*}/outputs"
-python3 - "$T/new.pb" <<'PY'
+PYTHONPATH=$LIB python3 -B - "$T/new.pb" <<'PY'
 import hashlib, sys
-def varint(n):
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
-def data(f, v):
-    return varint(f << 3 | 2) + varint(len(v)) + v
+from reapi import data, varint
 def digest(raw):
     return data(1, hashlib.sha256(raw).hexdigest().encode()) + varint(16) + varint(len(raw))
 def out(path, raw, contents=b""):
@@ -156,18 +148,10 @@ mkdir -p many
 for i in $(seq 500); do echo "$i" > "many/$i"; done
 many=$(put many)
 mount_start
-python3 - "$many" "$STORE/ac" <<'PY'
+PYTHONPATH=$LIB python3 -B - "$many" "$STORE/ac" <<'PY'
 import os, sys
+from reapi import data, varint
 hash, size = sys.argv[1].split("/")
-def varint(n):
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
-def data(f, v):
-    return varint(f << 3 | 2) + varint(len(v)) + v
 d = data(1, hash.encode()) + varint(16) + varint(int(size))
 def write(name, raw):
     name *= 32

@@ -2,19 +2,8 @@
 # Each command of the control file does what the table says, long ones beside short ones, and
 # help names all of them with their arguments.
 . "$(dirname "$0")/../lib/common.sh"
+. "$HERE/../lib/control.sh"
 need fuse mount
-
-# ask LINE: its answer, over descriptor 9.
-ask() {
-	printf '%s\n' "$1" >&9
-	IFS= read -r answer <&9 || fail "no answer to: $1"
-}
-
-has() {
-	for text in "$@"; do
-		case $answer in *"$text"*) ;; *) fail "the answer lacks '$text': $answer" ;; esac
-	done
-}
 
 body() {
 	sample_tree "$T/tree"

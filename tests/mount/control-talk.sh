@@ -2,20 +2,8 @@
 # The control file: answers in order on the open that asked, refusals by name, other opens
 # at the same time, and nothing but the owner's commands.
 . "$(dirname "$0")/../lib/common.sh"
+. "$HERE/../lib/control.sh"
 need fuse mount
-
-# ask LINE: its answer, over descriptor 9.
-ask() {
-	printf '%s\n' "$1" >&9
-	IFS= read -r answer <&9 || fail "no answer to: $1"
-}
-
-# has TEXT...: each stands in the last answer.
-has() {
-	for text in "$@"; do
-		case $answer in *"$text"*) ;; *) fail "the answer lacks '$text': $answer" ;; esac
-	done
-}
 
 body() {
 	sample_tree "$T/tree"

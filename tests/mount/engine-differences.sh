@@ -3,6 +3,20 @@
 . "$(dirname "$0")/../lib/common.sh"
 need fuse mount overlay
 
+# What is the same in each: links, renames, shared mappings below DIR.
+like_a_disk() {
+	echo text > "$1/a"
+	"$FSCHECK" call OK link "$1/a" "$1/b"
+	[ "$1/a" -ef "$1/b" ] || fail "two files after a link in $1"
+	"$FSCHECK" call OK rename "$1/a" "$1/c"
+	"$FSCHECK" call OK mkdir "$1/sub"
+	"$FSCHECK" call OK rename "$1/c" "$1/sub/c"
+	"$FSCHECK" call OK rename "$1/sub" "$1/sub2"
+	"$FSCHECK" call ENOTEMPTY rmdir "$1/sub2"
+	"$FSCHECK" call OK mkfifo "$1/fifo"
+	"$FSCHECK" call OK map-shared "$1/sub2/c"
+}
+
 body() {
 	mkdir -p "$T/tree/src/dir" "$T/tree/other"
 	echo input > "$T/tree/src/input"
@@ -14,16 +28,7 @@ body() {
 	# A bound directory and one laid over inputs: each alone is like a disk.
 	s=$(sandbox_new "$root" --id one --output out/ --output src/res)
 	for d in "$s/out" "$s/src"; do
-		echo text > "$d/a"
-		"$FSCHECK" call OK link "$d/a" "$d/b"
-		[ "$d/a" -ef "$d/b" ] || fail "two files after a link in $d"
-		"$FSCHECK" call OK rename "$d/a" "$d/c"
-		"$FSCHECK" call OK mkdir "$d/sub"
-		"$FSCHECK" call OK rename "$d/c" "$d/sub/c"
-		"$FSCHECK" call OK rename "$d/sub" "$d/sub2"
-		"$FSCHECK" call ENOTEMPTY rmdir "$d/sub2"
-		"$FSCHECK" call OK mkfifo "$d/fifo"
-		"$FSCHECK" call OK map-shared "$d/sub2/c"
+		like_a_disk "$d"
 		"$FSCHECK" call OK tmpfile "$d" "$d/nameless"
 		"$FSCHECK" call OK exchange "$d/nameless" "$d/sub2/c"
 		"$FSCHECK" call OK setxattr "$d/b"
@@ -61,16 +66,7 @@ mapping old" "$("$FSSTRESS" first-write "$s/other/mapped")"
 	mount_start --engine fuse
 	s=$(sandbox_new "$root" --id three --output out/ --output src/res)
 	for d in "$s/out" "$s/src"; do
-		echo text > "$d/a"
-		"$FSCHECK" call OK link "$d/a" "$d/b"
-		[ "$d/a" -ef "$d/b" ] || fail "two files after a link in $d"
-		"$FSCHECK" call OK rename "$d/a" "$d/c"
-		"$FSCHECK" call OK mkdir "$d/sub"
-		"$FSCHECK" call OK rename "$d/c" "$d/sub/c"
-		"$FSCHECK" call OK rename "$d/sub" "$d/sub2"
-		"$FSCHECK" call ENOTEMPTY rmdir "$d/sub2"
-		"$FSCHECK" call OK mkfifo "$d/fifo"
-		"$FSCHECK" call OK map-shared "$d/sub2/c"
+		like_a_disk "$d"
 		"$FSCHECK" call EOPNOTSUPP tmpfile "$d" "$d/nameless"
 		echo named > "$d/named"
 		"$FSCHECK" call OK exchange "$d/named" "$d/sub2/c"

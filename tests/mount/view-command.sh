@@ -12,24 +12,14 @@ body() {
 	chmod 755 tree/bin/* "tree/work dir/it's/-x"
 	root=$(put tree)
 	mount_start
-	MNT=$MNT CASBOX=$CASBOX TREE=$MNT/cas/directory/$(dashed "$root") python3 - <<'PY' || fail "scripts"
+	MNT=$MNT CASBOX=$CASBOX TREE=$MNT/cas/directory/$(dashed "$root") PYTHONPATH=$HERE/../lib \
+		python3 -B - <<'PY' || fail "scripts"
 import os, random, subprocess, sys
+
+from reapi import data, varint
 
 mnt, tree = os.environ["MNT"], os.environ["TREE"]
 path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-def varint(n):
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
-
-
-def data(field, value):
-    return varint(field << 3 | 2) + varint(len(value)) + value
 
 
 def put(raw):

@@ -33,18 +33,10 @@ body() {
 
 	# The empty one, and what others write: children in any order, twice, and some too many.
 	eq "the empty Tree" "" "$(ls -A "$MNT/cas/tree/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855-0")"
-	CASBOX=$CASBOX python3 - "$MNT" <<'PY' || fail "Trees"
+	CASBOX=$CASBOX PYTHONPATH=$HERE/../lib python3 -B - "$MNT" <<'PY' || fail "Trees"
 import hashlib, os, subprocess, sys
+from reapi import data, varint
 mnt = sys.argv[1]
-def varint(n):
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
-def data(field, value):
-    return varint(field << 3 | 2) + varint(len(value)) + value
 def digest(raw):
     return data(1, hashlib.sha256(raw).hexdigest().encode()) + (varint(16) + varint(len(raw)) if raw else b"")
 def put(raw):
