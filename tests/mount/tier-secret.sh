@@ -25,6 +25,7 @@ done
 casbox ctl --mount "$MNT" config > "$T/config.out"
 casbox ctl --mount "$MNT" stats > "$T/stats.out"
 cat "$MNT/.casbox/config" "$MNT/.casbox/help" > "$T/dot.out"
+exec 8< "$MNT/.casbox/events"
 fault error
 cat "$sandbox/other" > /dev/null 2>&1 && fail "no error"
 fault none
@@ -34,6 +35,12 @@ expect 1 cat "$sandbox/other"
 grep -q "status 401" "$T/daemon.log" || fail "the log does not say why"
 echo "$secret" > "$T/token"
 eq "with the token" other "$(cat "$sandbox/other")"
+casbox sandbox finish one > "$T/finish.out"
+within 5 head -n 1 <&8 > "$T/events.out"
+timeout 2 cat <&8 >> "$T/events.out" || :
+cat "$MNT/.casbox/metrics" "$MNT"/.casbox/sandboxes/one/* > "$T/seen.out"
+grep -q casbox_tier_ "$T/seen.out" || fail "no metrics of tiers"
+grep -q '"event"' "$T/events.out" || fail "no events: $(cat "$T/events.out")"
 ! grep -rqF "$secret" "$T"/*.out "$T/daemon.log" "$STORE" || fail "it is told"
 
 # No core of such a process: others of its user may not look into it either.
