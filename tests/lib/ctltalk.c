@@ -2,15 +2,15 @@
 
 /*
  * usage: ctltalk chat CONTROL THREADS SECONDS PER_SECOND
- *        ctltalk follow EVENTS SECONDS
+ *        ctltalk follow EVENTS SECONDS [TEXT]
  *        ctltalk scrape METRICS SECONDS PER_SECOND
  *        ctltalk wait CONTROL
  *
  * chat: each thread has a conversation of its own and checks that every answer is the one
  * to what it asked, whole, and comes in order; prints how many were. follow: poll and read
- * on, each line has to be an object and the time of none before the last; prints lines and
- * missed bytes. scrape: read whole texts; prints how many. wait: a read that has to wait, by
- * EAGAIN and poll. Exit 1 with a message when something is not as it should be.
+ * on until a line with TEXT, each line has to be an object and the time of none before the
+ * last; prints lines and missed bytes. scrape: read whole texts; prints how many. wait: a read that
+ * has to wait, by EAGAIN and poll. Exit 1 with a message when something is not as it should be.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -234,6 +235,8 @@ struct followed {
 	uint64_t lines;
 	uint64_t missed;
 	char last_time[32];
+	const char *last_text; /* that ends it; NULL: only the time does */
+	bool over;
 };
 
 static void look_at_line(struct followed *f, const char *line)
@@ -253,18 +256,19 @@ static void look_at_line(struct followed *f, const char *line)
 		fail("the time goes back from %s to %s", f->last_time, text);
 	(void)snprintf(f->last_time, sizeof(f->last_time), "%s", text);
 	f->lines++;
+	f->over = f->last_text && strstr(line, f->last_text);
 }
 
-static int follow(const char *path, double seconds)
+static int follow(const char *path, double seconds, const char *last_text)
 {
 	uint64_t end = now_ns() + (uint64_t)(seconds * (double)NS_PER_S);
 	int fd = open_file(path, O_RDONLY);
 	char *buf = malloc(ANSWER_SZ + 1);
-	struct followed f = {0};
+	struct followed f = {.last_text = last_text};
 	uint64_t bytes = 0;
 	size_t have = 0;
 
-	while (buf && now_ns() < end) {
+	while (buf && !f.over && now_ns() < end) {
 		struct pollfd p = {fd, POLLIN, 0};
 		ssize_t got;
 		char *nl;
@@ -355,8 +359,8 @@ int main(int argc, char **argv)
 	if (argc == 6 && strcmp(argv[1], "chat") == 0 && atoi(argv[3]) > 0 &&
 	    atoi(argv[3]) <= THREADS_MAX)
 		return chat(argv[2], atoi(argv[3]), atof(argv[4]), atof(argv[5]));
-	if (argc == 4 && strcmp(argv[1], "follow") == 0)
-		return follow(argv[2], atof(argv[3]));
+	if ((argc == 4 || argc == 5) && strcmp(argv[1], "follow") == 0)
+		return follow(argv[2], atof(argv[3]), argv[4]);
 	if (argc == 5 && strcmp(argv[1], "scrape") == 0)
 		return scrape(argv[2], atof(argv[3]), atof(argv[4]));
 	if (argc == 3 && strcmp(argv[1], "wait") == 0)

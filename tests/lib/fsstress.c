@@ -163,6 +163,18 @@ long number(const char *text)
 	return n;
 }
 
+double duration(const char *text)
+{
+	char *end;
+	double secs = strtod(text, &end);
+
+	if (*text == '\0' || *end != '\0') {
+		(void)fprintf(stderr, "fsstress: '%s' is no time\n", text);
+		exit(2);
+	}
+	return secs;
+}
+
 static const struct {
 	const char *name;
 	int nr;

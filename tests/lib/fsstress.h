@@ -50,6 +50,9 @@ double seconds(void);
 /* A whole number that is an argument; ends with 2 when it is none. */
 long number(const char *text);
 
+/* Seconds, or a part of one, that are an argument; ends with 2 when it is none. */
+double duration(const char *text);
+
 /* fsstress_names.c */
 void check_list_delete(char **args);
 void check_list_threads(char **args);

@@ -428,7 +428,7 @@ void check_replace(char **args)
 		abort();
 	if (access(args[0], F_OK) < 0)
 		must_fill(args[0], VERSION_SIZE, 0);
-	r.until = seconds() + (double)number(args[2]);
+	r.until = seconds() + duration(args[2]);
 	writer = fork();
 	if (writer == 0) {
 		replace_writer(&r);

@@ -1,12 +1,11 @@
 #!/bin/sh
 # 64 conversations, 8 followers and scrapes while sandboxes are built in: no answer is lost,
-# mixed or late. TEST_LONG=1 goes on for minutes, and compares the time of builds and memory.
+# mixed or late. TEST_LONG=1 goes on for minutes.
 . "$(dirname "$0")/../lib/common.sh"
-[ -z "${TEST_LONG:-}" ] || TEST_TIMEOUT=3000
 need fuse mount
 
 body() {
-	secs=${CONTROL_SECONDS:-4}
+	secs=${CONTROL_SECONDS:-$(full_or 2 120)}
 	sample_tree "$T/tree"
 	root=$(put "$T/tree")
 	mount_start

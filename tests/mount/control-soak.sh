@@ -2,15 +2,15 @@
 # Many talk, follow and scrape while eight sandboxes build, for long: what the daemon takes in
 # memory, and what it costs those that build.
 #
-# SOAK_SECONDS (default 8; the full one is 600) is how long, after SOAK_PAIRS (default 1; 10)
-# pairs of windows of SOAK_WINDOW seconds (default 3; 15), one without the talk and one with it,
+# SOAK_SECONDS (default 4; the full one is 600) is how long, after SOAK_PAIRS (default 1; 10)
+# pairs of windows of SOAK_WINDOW seconds (default 1; 15), one without the talk and one with it,
 # in which finished builds are counted.
 . "$(dirname "$0")/../lib/common.sh"
 need fuse mount make cc
 
-secs=${SOAK_SECONDS:-8}
+secs=${SOAK_SECONDS:-4}
 pairs=${SOAK_PAIRS:-1}
-window=${SOAK_WINDOW:-3}
+window=${SOAK_WINDOW:-1}
 
 # talk SECONDS: everybody at once; their verdicts in $T/said-*.
 talk() {

@@ -154,7 +154,7 @@ body() {
 		spoilt out/
 		spoilt out
 		box=$(sandbox_new "$root" --id random --output out/)
-		python3 scribble.py "$box/out" "$(full_or 3 30)"
+		python3 scribble.py "$box/out" "$(full_or 1 30)"
 		finish_equals random "$box/out"
 
 		# Not an output: nobody hashes it, and nothing of it is stored.

@@ -21,7 +21,7 @@ body() {
 	tail -n +1 -f "$E" > "$T/tail" 2>&1 &
 	tail=$!
 	for i in 1 2 3 4 5 6 7 8; do
-		"$CTLTALK" follow "$E" 3 > "$T/follow-$i" &
+		"$CTLTALK" follow "$E" 60 '"event":"fsck"' > "$T/follow-$i" &
 		followers="${followers:-} $!"
 	done
 	eq "how it is shown" 400 "$(stat -c %a "$E")"

@@ -49,10 +49,12 @@ body() {
 	done
 
 	# What a run made is nobody's without the daemon that it talked to.
-	"$CASBOX" run --root "$root" --output out/ -- sh -c 'touch out/there; sleep 5' 2> "$T/err" &
+	"$CASBOX" run --root "$root" --output out/ -- sh -c 'touch out/there
+		while [ ! -e "$0" ]; do sleep 0.05; done' "$T/dead" 2> "$T/err" &
 	run=$!
 	await sh -c "ls '$STORE'/sandboxes/*/upper/0/u/there"
 	kill -9 "$(casbox ctl version | sed 's/.*"pid":\([0-9]*\).*/\1/')"
+	touch "$T/dead"
 	status=0
 	wait "$run" || status=$?
 	eq "status of the run" 125 "$status"

@@ -59,7 +59,7 @@ body() {
 	exec 8<&-
 	eq "live in the open text" 0 "$(sed -n 's|^casbox_sandbox_sandboxes{state="live"} ||p' "$T/rest")"
 	eq "live now" 1 "$(value 'casbox_sandbox_sandboxes{state="live"}')"
-	"$CTLTALK" scrape "$MNT/.casbox/metrics" 2 50 > "$T/scrapes" || fail "$(cat "$T/scrapes")"
+	"$CTLTALK" scrape "$MNT/.casbox/metrics" "$(full_or 1 20)" 50 > "$T/scrapes" || fail "$(cat "$T/scrapes")"
 	mount_stop
 }
 each_user body

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/../lib/common.sh"
 need fuse mount overlay
 
-secs=$(full_or 1 60)
+secs=$(full_or 0.4 60)
 
 on_engine() {
 	case $1 in

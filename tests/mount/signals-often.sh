@@ -3,14 +3,14 @@
 . "$(dirname "$0")/../lib/common.sh"
 need fuse mount overlay
 
-secs=$(full_or 1 20)
+secs=$(full_or 0.5 20)
 
 on_engine() {
 	"$FSSTRESS" signals "$3" "$2/src" "$secs" > "$T/signals" 2>&1 &
 	pid=$!
 	# The daemon stands still for a while, then the client.
 	for victim in "$DAEMON" "$pid"; do
-		sleep 0.2
+		sleep 0.1
 		kill -STOP "$victim"
 		sleep 0.1
 		kill -CONT "$victim"
@@ -46,7 +46,7 @@ body() {
 	sleep 0.2
 	kill -9 "$pid"
 	status=0
-	within 5 tail --pid="$pid" -f /dev/null
+	within 5 tail -s 0.05 --pid="$pid" -f /dev/null
 	wait "$pid" 2> /dev/null || status=$?
 	kill -CONT "$DAEMON"
 	eq "status of the killed" 137 "$status"

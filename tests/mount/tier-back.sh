@@ -41,7 +41,7 @@ status=0
 within 30 cat "$box/file-6" > "$T/got" 2> "$T/err" || status=$?
 eq "status while it is away" 1 "$status"
 said "Input/output error"
-sleep "$(full_or 5 60)"
+sleep "$(full_or 1 60)"
 rm "$T/http/port" "$T/http/stdin"
 mkfifo "$T/http/stdin"
 "$HTTPD" "$T/http" "$port" < "$T/http/stdin" > "$T/http/out" 2>&1 &

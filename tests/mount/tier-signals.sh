@@ -13,7 +13,7 @@ root=$(far_put "$T/tree")
 fault delay
 mount_start --tier "$URL"
 sandbox=$(sandbox_new "$root" --id one)
-"$FSSTRESS" signals "$T/work" "$sandbox/src" "$(full_or 4 20)" || fail "interrupted"
+"$FSSTRESS" signals "$T/work" "$sandbox/src" "$(full_or 2 20)" || fail "interrupted"
 diff -r "$T/tree" "$sandbox" || fail "other bytes"
 "$FSSTRESS" signals "$T/work" "$MNT/cas/directory/$(dashed "$root")/src" 1 || fail "interrupted"
 mount_stop
