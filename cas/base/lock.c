@@ -51,6 +51,7 @@ static void check_drop(const struct lock *l)
 #endif
 
 static _Thread_local bool never_waits;
+static _Thread_local const _Atomic bool *waits_until;
 
 void lock_thread_never_waits(bool never)
 {
@@ -60,6 +61,16 @@ void lock_thread_never_waits(bool never)
 bool lock_thread_is_prompt(void)
 {
 	return never_waits;
+}
+
+void lock_thread_waits_until(const _Atomic bool *end)
+{
+	waits_until = end;
+}
+
+const _Atomic bool *lock_thread_end(void)
+{
+	return waits_until;
 }
 
 void lock_init(struct lock *l, enum lock_rank rank, const char *name)

@@ -61,6 +61,10 @@ void lock_cond_init(pthread_cond_t *cond);
 void lock_thread_never_waits(bool never);
 bool lock_thread_is_prompt(void);
 
+/* Another: it waits for other machines only while *@end is false; NULL at its start: always. */
+void lock_thread_waits_until(const _Atomic bool *end);
+const _Atomic bool *lock_thread_end(void);
+
 /* CLOCK_MONOTONIC now, in nanoseconds. */
 unsigned long long lock_now_ns(void);
 

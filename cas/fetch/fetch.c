@@ -27,6 +27,11 @@ void cas_fetch_never_here(bool never)
 	lock_thread_never_waits(never);
 }
 
+void cas_fetch_here_until(const _Atomic bool *end)
+{
+	lock_thread_waits_until(end);
+}
+
 bool cas_fetch_may_wait(const struct cas_fetch *fetch)
 {
 	return fetch && !lock_thread_is_prompt();

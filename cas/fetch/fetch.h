@@ -49,11 +49,17 @@ struct cas_tier *cas_fetch_tier(const struct cas_fetch *fetch, size_t i);
 void cas_fetch_never_here(bool never);
 
 /*
+ * From now on the calling thread waits for blobs only while *@end is false: each wait that
+ * is given no cancel of its own has this one. NULL: as long as it takes.
+ */
+void cas_fetch_here_until(const _Atomic bool *end);
+
+/*
  * Wait until the blob is in the store. -ENOENT: it is in no tier, and each was asked.
  * -EAGAIN, -ETIMEDOUT, -EACCES, -EPROTO: some could not be asked (cas/tier.h).
- * -EBADMSG: only wrong bytes were to be had. -ECANCELED: @cancel (may be NULL) became
- * true (looked at every 50 ms), or the fetcher was closed. -EROFS: this store is
- * read-only, so nothing can be brought into it.
+ * -EBADMSG: only wrong bytes were to be had. -ECANCELED: @cancel (NULL: that of the
+ * thread, if any) became true (looked at every 50 ms), or the fetcher was closed. -EROFS: this
+ * store is read-only, so nothing can be brought into it.
  */
 int cas_fetch_wait(struct cas_fetch *fetch, const struct cas_digest *digest,
 		   const _Atomic bool *cancel, struct err *err);

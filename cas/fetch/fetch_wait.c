@@ -67,7 +67,7 @@ NO_LOCK_CHECK int cas_fetch_wait(struct cas_fetch *fetch, const struct cas_diges
 	lock_cond_init(&b.cond);
 	ret = cas_fetch_begin(fetch, digest, &b.waiter);
 	if (ret == 0)
-		ret = blocked_wait(fetch, &b, cancel);
+		ret = blocked_wait(fetch, &b, cancel ? cancel : lock_thread_end());
 	(void)pthread_cond_destroy(&b.cond);
 	lock_fini(&b.lock);
 	if (ret == -ECANCELED)
@@ -85,7 +85,7 @@ int cas_fetch_bring(struct cas_fetch *fetch, const struct cas_digest *digest,
 	    cas_store_has(fetch->store, digest) == 1)
 		return 0;
 	ret = cas_fetch_wait(fetch, digest, cancel, err);
-	if (ret == -ECANCELED && atomic_load(cancel))
+	if (ret == -ECANCELED && cancel && atomic_load(cancel))
 		return err_set(err, ret, "interrupted");
 	if (ret < 0)
 		cas_err_set_missing(err, digest);

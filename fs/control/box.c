@@ -75,6 +75,20 @@ static int parse_max_output(const char *word, struct fs_sandbox_spec *spec, stru
 	return 0;
 }
 
+/* It may wait for Directories from tiers, but only for somebody. */
+static int create(const struct control_call *call, const struct fs_sandbox_spec *spec, char **id,
+		  char **path, struct err *err)
+{
+	int ret;
+
+	cas_fetch_here_until(call->unwanted);
+	ret = fs_sandbox_create(call->env->sandboxes, spec, id, path, err);
+	cas_fetch_here_until(NULL);
+	if (ret == -ECANCELED && atomic_load(call->env->ending))
+		return err_set(err, -ESHUTDOWN, "the mount is ending");
+	return ret;
+}
+
 int control_create(struct control_call *call, struct err *err)
 {
 	const struct control_request *req = call->req;
@@ -100,7 +114,7 @@ int control_create(struct control_call *call, struct err *err)
 		ret = outputs ? 0 : -ENOMEM;
 	}
 	if (ret == 0)
-		ret = fs_sandbox_create(call->env->sandboxes, &spec, &id, &path, err);
+		ret = create(call, &spec, &id, &path, err);
 	if (ret < 0)
 		return ret;
 	fs_event(call->env->events, "sandbox-created", "{s:s, s:s, s:b}", "id", id, "root",

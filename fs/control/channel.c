@@ -14,7 +14,9 @@
  * it out of the list, under the lock, answers it: the thread that has an answer, or the
  * interrupt. libfuse calls the interrupt function with the request's own lock held, and
  * at once when the interrupt came first; it then finds no such read yet and does
- * nothing, and fs_channel_read sees the interrupt itself.
+ * nothing, and fs_channel_read sees the interrupt itself. Who closes after an interrupted
+ * read was killed, or has given up: what runs for him is unwanted then, as everything is
+ * once all is shut. Who closes without having asked for an answer did not want one before.
  */
 #define FUSE_USE_VERSION 312
 #include "fs/control/channel.h"
@@ -62,6 +64,8 @@ struct fs_channel {
 	struct buf answers;
 	size_t answers_pos; /* of them, so many were read */
 	struct waiting_read *reads;
+	bool interrupted;      /* the last read was */
+	_Atomic bool unwanted; /* nobody waits for the answer any more */
 	struct fuse_pollhandle *ph;
 	struct control_attached attached; /* the thread that works on it */
 };
@@ -194,6 +198,8 @@ void fs_channels_shut(struct fs_channels *all)
 
 	lock_take(&all->lock);
 	all->shut = true;
+	for (c = all->list; c; c = c->next)
+		atomic_store(&c->unwanted, true);
 	(void)pthread_cond_broadcast(&all->changed);
 	while ((c = find_left_locked(all)) != NULL) {
 		lock_drop(&all->lock);
@@ -517,7 +523,7 @@ static void run_held(struct fs_channel *c, bool shut)
 {
 	auto_buf struct buf answer = {0};
 	int ret = shut ? control_refuse(-ESHUTDOWN, "the mount is ending", &answer)
-		       : control_run(c->all->env, &c->attached, &c->held, &answer);
+		       : control_run(c->all->env, &c->attached, &c->unwanted, &c->held, &answer);
 
 	control_line_fini(&c->held);
 	answer_line(c, ret, &answer);
@@ -590,6 +596,8 @@ void fs_channel_release(struct fs_channel *c)
 
 	lock_take(&c->all->lock);
 	c->released = true;
+	if (c->interrupted)
+		atomic_store(&c->unwanted, true);
 	unfinished = c->overlong ? CONTROL_LINE_MAX : c->partial.len;
 	submit = !c->busy && !c->all->shut;
 	c->parked = !c->busy && c->all->shut;
@@ -604,7 +612,7 @@ void fs_channel_release(struct fs_channel *c)
 		fs_executor_submit(c->all->executor, &c->job);
 }
 
-static struct waiting_read *take_read_locked(struct fs_channels *all, fuse_req_t req)
+static struct waiting_read *take_interrupted_locked(struct fs_channels *all, fuse_req_t req)
 	REQUIRES(all->lock)
 {
 	for (struct fs_channel *c = all->list; c; c = c->next) {
@@ -614,6 +622,7 @@ static struct waiting_read *take_read_locked(struct fs_channels *all, fuse_req_t
 			if (found->req != req)
 				continue;
 			*p = found->next;
+			c->interrupted = true;
 			return found;
 		}
 	}
@@ -630,7 +639,7 @@ static void on_interrupt(fuse_req_t req, void *data)
 	if (!all)
 		return;
 	lock_take(&all->lock);
-	found = take_read_locked(all, req);
+	found = take_interrupted_locked(all, req);
 	lock_drop(&all->lock);
 	if (found) {
 		(void)fuse_reply_err(req, EINTR);
@@ -645,6 +654,7 @@ static enum read_verdict judge_read_locked(struct fs_channel *c, struct waiting_
 {
 	struct waiting_read **p = &c->reads;
 
+	c->interrupted = fuse_req_interrupted(r->req) != 0;
 	if (c->answers.len == c->answers_pos && c->nr_pending == 0 &&
 	    (c->partial.len > 0 || c->overlong))
 		return READ_UNFINISHED;
@@ -654,7 +664,7 @@ static enum read_verdict judge_read_locked(struct fs_channel *c, struct waiting_
 	}
 	if (nonblock)
 		return READ_AGAIN;
-	if (fuse_req_interrupted(r->req))
+	if (c->interrupted)
 		return READ_INTERRUPTED;
 	while (*p)
 		p = &(*p)->next;

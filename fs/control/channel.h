@@ -32,7 +32,10 @@ void fs_channels_free(struct fs_channels *channels);
 size_t fs_channels_nr_pending(struct fs_channels *channels);
 /* What commands work on is there. */
 void fs_channels_open(struct fs_channels *channels);
-/* From now on every command is answered with ESHUTDOWN, but for those running. */
+/*
+ * From now on every command is answered with ESHUTDOWN, but for those running, of which
+ * creates wait for no tier any more.
+ */
 void fs_channels_shut(struct fs_channels *channels);
 /* The same if at most @nr commands are pending; else false. */
 bool fs_channels_shut_if(struct fs_channels *channels, size_t nr);
@@ -46,7 +49,8 @@ int fs_channel_new(struct fs_channels *channels, struct fs_channel **out);
 
 /*
  * The handle is released: what was written still runs, answers are dropped, and what
- * was attached ends afterwards.
+ * was attached ends afterwards. After a read that was interrupted a create waits for no
+ * tier any more.
  */
 void fs_channel_release(struct fs_channel *channel);
 

@@ -114,9 +114,9 @@ void control_line_fini(struct control_line *line)
 }
 
 int control_run(const struct control_env *env, struct control_attached *attached,
-		struct control_line *line, struct buf *out)
+		const _Atomic bool *unwanted, struct control_line *line, struct buf *out)
 {
-	struct control_call call = {env, attached, &line->req, json_object()};
+	struct control_call call = {env, attached, &line->req, json_object(), unwanted};
 	int code = line->code;
 	int ret;
 

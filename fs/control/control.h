@@ -74,6 +74,7 @@ struct control_call {
 	struct control_attached *attached;
 	const struct control_request *req;
 	json_t *answer;
+	const _Atomic bool *unwanted; /* becomes true when nobody is there for the answer */
 };
 
 /* Ended by a row without a name. */
@@ -91,10 +92,11 @@ void control_line_fini(struct control_line *line);
 /*
  * Run a line and append its answer, a JSON object and a newline: "ok", and when that is
  * false "errno" (a symbol) and "error" (words). May block, for minutes when
- * control_takes_long. -ENOMEM when there is not even an answer.
+ * control_takes_long; a create waits for no tier once *@unwanted is true. -ENOMEM when there
+ * is not even an answer.
  */
 int control_run(const struct control_env *env, struct control_attached *attached,
-		struct control_line *line, struct buf *out);
+		const _Atomic bool *unwanted, struct control_line *line, struct buf *out);
 
 /* The same answer for a line that could not be run. */
 int control_refuse(int code, const char *why, struct buf *out);
