@@ -799,6 +799,10 @@ int tier_curl_judge(const struct tier_request *request, struct err *err)
 	case 413:
 		ret = -EFBIG;
 		break;
+	case 416:
+		/* What has no such part may still be had from the start. */
+		ret = request->offset > 0 ? -EOPNOTSUPP : -EPROTO;
+		break;
 	case 507:
 		ret = -ENOSPC;
 		break;

@@ -95,6 +95,9 @@ static int run_get(struct cas_tier *tier, struct get_args *a, struct cas_call *c
 		op.advanced = 0;
 		if (ret == 0)
 			ret = tier_run(tier, &op, call, err);
+		/* It ended early again: there is no blob to be had. */
+		if (ret == -EOPNOTSUPP)
+			ret = -EPROTO;
 	}
 	if (ret == 0)
 		tier_count_in(tier, 1, a->len);

@@ -56,12 +56,13 @@ enum fault {
 	FAULT_DELAY,   /* 100 ms, then the answer */
 	FAULT_GATEWAY, /* 502 */
 	FAULT_MOVED,   /* 307, to the same place by the name "localhost": a loop */
+	FAULT_RANGE,   /* as truncate, but 416 to who asks for the rest */
 };
 
 static const char *const fault_names[] = {"none",   "hang",	"silent",  "drip",  "reset",
 					  "half",   "truncate", "short",   "long",  "empty",
 					  "wrong",  "html",	"absent",  "error", "busy",
-					  "chunks", "delay",	"gateway", "moved"};
+					  "chunks", "delay",	"gateway", "moved", "range"};
 
 struct server {
 	const char *dir;
@@ -262,6 +263,7 @@ static bool send_body(const struct request *r, enum fault fault, char *data, lon
 		return true;
 	case FAULT_HALF:
 	case FAULT_TRUNCATE:
+	case FAULT_RANGE:
 		send_head(r, from, len, size);
 		(void)send_all(r->fd, data, (size_t)half);
 		/* What was sent must arrive before the reset does. */
@@ -325,6 +327,11 @@ static bool answer_get(const struct request *r)
 	enum fault fault = next_fault(r);
 
 	switch ((int)fault) { /* the others are no matter of heads */
+	case FAULT_RANGE:
+		if (r->from <= 0)
+			break;
+		answer_status(r, 416, "");
+		return true;
 	case FAULT_HANG:
 		hang(r);
 		return false;

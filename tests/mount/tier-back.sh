@@ -29,6 +29,10 @@ for kind in error busy reset half; do
 	n=$((${n:-1} + 1))
 	same "file-$n" || fail "a single $kind reached the reader"
 done
+# Nor that it cannot go on in the middle (over HTTP): it is begun anew.
+fault range 2
+expect 0 "$CASBOX" --store "$T/two" --tier "$URL" cat "$(far_put "$T/tree/file-8")"
+cmp "$T/out" "$T/tree/file-8"
 fault none
 
 # Away: who reads meanwhile gets an error in time, and nothing else.
