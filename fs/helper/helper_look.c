@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,17 +18,33 @@
 #define KEEP_MS 200
 
 /* Private, or mounts that are made at the base meanwhile would come to be on it too. */
-static int bare_open(struct helper_bare *bare, const char *base, struct err *err)
+static int copy_mount(const char *base)
 {
 	struct mount_attr attr = {.propagation = MS_PRIVATE};
-	auto_close int fd = -1;
+	auto_close int fd = open_tree(AT_FDCWD, base,
+				      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+
+	if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return -errno;
+	return steal_fd(&fd);
+}
+
+/* Who may copy no mount may make none either: there are none on it to be in the way. */
+static int bare_open(struct helper_bare *bare, const char *base, struct err *err)
+{
+	int fd;
 
 	if (bare->fd >= 0)
 		return 0;
-	fd = open_tree(AT_FDCWD, base, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
-	if (fd < 0 || mount_setattr(fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
-		return err_set(err, -errno, "cannot copy the mount at %s: %m", base);
-	bare->fd = steal_fd(&fd);
+	fd = copy_mount(base);
+	if (fd == -EPERM) {
+		fd = open(base, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		fd = fd < 0 ? -errno : fd;
+	}
+	if (fd < 0)
+		return err_set(err, fd, "cannot look at the mount at %s: %s", base,
+			       strerrordesc_np(-fd));
+	bare->fd = fd;
 	return 0;
 }
 
