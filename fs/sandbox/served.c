@@ -15,17 +15,32 @@ bool fs_sandbox_is_apart(const struct fs_sandboxes *all, const struct fs_sandbox
 		fs_outputs_at_root(&sb->outputs));
 }
 
-/* What the kernel knows where the layer begins is not so any more. */
-static bool forget_tops(struct fs_sandboxes *all, const struct fs_upper *upper, uint64_t serial)
+/* What the kernel knows of the tree where the layer has its own is not so any more. */
+static bool forget_hidden(struct fs_sandboxes *all, const struct fs_upper *upper, uint64_t serial)
 {
-	const char *const *tops;
+	const char *const *hidden;
 	bool forgotten = true;
 	size_t nr;
 
-	tops = fs_upper_tops(upper, &nr);
+	hidden = fs_upper_hidden(upper, &nr);
 	for (size_t i = 0; i < nr && all->slots; i++)
-		forgotten = fs_slot_forget(all->slots, serial, tops[i]) == 0 && forgotten;
+		forgotten = fs_slot_forget(all->slots, serial, hidden[i]) == 0 && forgotten;
 	return forgotten;
+}
+
+struct forgetting {
+	struct fs_sandboxes *all;
+	uint64_t serial;
+};
+
+static int forget_stale(void *ctx, const struct fs_upper_stale *stale)
+{
+	const struct forgetting *f = ctx;
+
+	if (stale->whole)
+		return fs_slot_forget(f->all->slots, f->serial, stale->dir);
+	return fs_slot_forget_in(f->all->slots, f->serial, stale->dir, stale->names, stale->nr,
+				 stale->changed);
 }
 
 int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint64_t serial,
@@ -53,7 +68,7 @@ int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint
 	spec.layer_fd = fd;
 	ret = fs_upper_begin(all->uppers, &spec, &sb->upper, err);
 	/* The root may have been another's, for which these were inputs. */
-	if (ret == 0 && !forget_tops(all, sb->upper, serial)) {
+	if (ret == 0 && !forget_hidden(all, sb->upper, serial)) {
 		fs_upper_end(sb->upper);
 		fs_upper_unref(sb->upper);
 		sb->upper = NULL;
@@ -64,12 +79,13 @@ int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint
 
 bool fs_sandbox_end_upper(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
+	struct forgetting f = {all, sb->serial};
 	bool forgotten;
 
 	if (!sb->upper)
 		return true;
 	fs_upper_end(sb->upper);
-	forgotten = forget_tops(all, sb->upper, sb->serial);
+	forgotten = !all->slots || fs_upper_each_stale(sb->upper, forget_stale, &f) == 0;
 	fs_upper_unref(sb->upper);
 	sb->upper = NULL;
 	return forgotten;

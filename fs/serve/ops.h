@@ -25,9 +25,22 @@ bool fs_ops_write_upper(fuse_req_t req, fuse_ino_t ino, const char *data, size_t
 			bool kill);
 bool fs_ops_readlink_upper(fuse_req_t req, const struct fs_inode *node);
 
-/* Make the node of @entry, taken over, and fill in the answer: the kernel counts it. */
+/* The slot whose layer may answer for the directory @node; 0: none does. */
+uint64_t fs_ops_layer(const struct fs_session *session, const struct fs_inode *node);
+/*
+ * If a layer answers for the directory @node, whose fs_ops_layer is @layer, *node shows its
+ * entry from now on: 1, and to be let go with fs_ops_unhold. 0: not so; or negative.
+ */
+int fs_ops_hold(const struct fs_session *session, struct fs_inode *node, uint64_t layer,
+		struct err *err);
+void fs_ops_unhold(const struct fs_inode *node);
+
+/*
+ * Make the node of @entry, taken over, and fill in the answer: the kernel counts it.
+ * @layer: of the directory @dir.
+ */
 int fs_ops_enter(const struct fs_session *session, const struct fs_inode *dir, const char *name,
-		 struct fs_entry *entry, struct fuse_entry_param *out);
+		 uint64_t layer, struct fs_entry *entry, struct fuse_entry_param *out);
 
 /* Cached until we say otherwise, in seconds. */
 #define FS_FOREVER 1e9
@@ -38,6 +51,9 @@ bool fs_req_node(fuse_req_t req, fuse_ino_t ino, struct fs_inode *out);
 
 /* What stat shows. 0 or negative. */
 int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry, struct stat *st);
+/* The same of a node, for which a layer may answer: @layer as of fs_ops_layer. */
+int fs_attr_of(const struct fs_session *session, const struct fs_inode *node, uint64_t layer,
+	       struct stat *st);
 
 /*
  * Answer with an error: -EBADMSG and -EUCLEAN as EIO, as well as -ENOENT in a directory

@@ -13,6 +13,7 @@
 #include "fs/report/events.h"
 #include "fs/serve/ops.h"
 #include "fs/serve/session.h"
+#include "fs/upper/upper.h"
 #include "fs/view/attr.h"
 
 #define BLOCK	       4096
@@ -178,15 +179,55 @@ int fs_attr_fill(const struct fs_session *session, const struct fs_entry *entry,
 	return ret;
 }
 
+uint64_t fs_ops_layer(const struct fs_session *session, const struct fs_inode *node)
+{
+	if (!session->opts.uppers || node->entry.kind != FS_KIND_DIR || node->id == FS_INODE_ROOT ||
+	    !fs_uppers_any(session->opts.uppers))
+		return 0;
+	return fs_inode_serial(session->table, node->id);
+}
+
+int fs_ops_hold(const struct fs_session *session, struct fs_inode *node, uint64_t layer,
+		struct err *err)
+{
+	struct fs_entry entry;
+	int ret =
+		layer && node->entry.kind == FS_KIND_DIR
+			? fs_uppers_dir(session->opts.uppers, layer, &node->entry.key, &entry, err)
+			: 0;
+
+	if (ret > 0)
+		node->entry = entry;
+	return ret;
+}
+
+void fs_ops_unhold(const struct fs_inode *node)
+{
+	node->entry.view->ops->let_go(node->entry.view, &node->entry);
+}
+
+int fs_attr_of(const struct fs_session *session, const struct fs_inode *node, uint64_t layer,
+	       struct stat *st)
+{
+	struct fs_inode held = *node;
+	int held_it = fs_ops_hold(session, &held, layer, NULL);
+	int ret = held_it < 0 ? held_it : fs_attr_fill(session, &held.entry, st);
+
+	if (held_it > 0)
+		fs_ops_unhold(&held);
+	return ret;
+}
+
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	const struct fs_session *session = fs_req_session(req);
 	struct fs_inode node;
 	struct stat st;
 	int ret;
 
 	if (!fs_req_node(req, ino, &node))
 		return;
-	ret = fs_attr_fill(fs_req_session(req), &node.entry, &st);
+	ret = fs_attr_of(session, &node, fs_ops_layer(session, &node), &st);
 	if (ret < 0)
 		fs_reply_error(req, ret, "stat", &node, NULL, NULL);
 	else

@@ -16,7 +16,7 @@
 #include "fs/view/attr.h"
 
 int fs_ops_enter(const struct fs_session *session, const struct fs_inode *dir, const char *name,
-		 struct fs_entry *entry, struct fuse_entry_param *out)
+		 uint64_t layer, struct fs_entry *entry, struct fuse_entry_param *out)
 {
 	struct fs_inode node;
 	int ret = fs_inode_lookup(session->table, dir->id, name, entry, &node);
@@ -29,7 +29,7 @@ int fs_ops_enter(const struct fs_session *session, const struct fs_inode *dir, c
 			node.entry.fleeting && node.entry.kind == FS_KIND_DIR ? 0 : FS_FOREVER,
 		.attr_timeout = node.entry.fleeting ? 0 : FS_FOREVER,
 	};
-	ret = fs_attr_fill(session, &node.entry, &out->attr);
+	ret = fs_attr_of(session, &node, layer, &out->attr);
 	if (ret < 0)
 		fs_inode_forget(session->table, node.id, 1);
 	return ret;
@@ -101,29 +101,24 @@ static void tap_lookup(fuse_req_t req, const struct fs_inode *dir, const char *n
 			      fuse_req_ctx(req)->pid);
 }
 
-/* The layer of the sandbox that the directory of a tree belongs to; 0: it has none. */
-static uint64_t layer_of(const struct fs_session *session, const struct fs_inode *dir)
+static void set_apart(const struct fs_session *session, uint64_t layer, struct fs_entry *entry)
 {
-	if (!session->opts.uppers || dir->entry.kind != FS_KIND_DIR || dir->id == FS_INODE_ROOT ||
-	    !fs_uppers_any(session->opts.uppers))
-		return 0;
-	return fs_inode_serial(session->table, dir->id);
+	if (layer && entry->kind == FS_KIND_DIR)
+		entry->apart = fs_uppers_apart(session->opts.uppers, layer, &entry->key);
 }
 
 static int find(const struct fs_session *session, const struct fs_inode *dir, const char *name,
-		struct fs_entry *out, struct err *err)
+		uint64_t layer, struct fs_entry *out, struct err *err)
 {
-	const struct fs_view *view = dir->entry.view;
-	uint64_t layer = layer_of(session, dir);
-	int ret = 0;
+	struct fs_inode at = *dir;
+	int held = fs_ops_hold(session, &at, layer, err);
+	const struct fs_view *view = at.entry.view;
+	int ret = held < 0 ? held : view->ops->lookup(view, &at.entry, name, out, err);
 
-	if (layer)
-		ret = fs_uppers_top(session->opts.uppers, layer, &dir->entry.key, name, out, err);
-	if (ret == 0)
-		ret = view->ops->lookup(view, &dir->entry, name, out, err);
-	if (ret > 0 && layer && out->kind == FS_KIND_DIR)
-		out->apart = fs_uppers_place(session->opts.uppers, layer, &dir->entry.key, name) !=
-			     FS_UPPER_ELSEWHERE;
+	if (held > 0)
+		fs_ops_unhold(&at);
+	if (ret > 0)
+		set_apart(session, layer, out);
 	return ret;
 }
 
@@ -136,8 +131,9 @@ static void lookup(const struct fs_again *again)
 	struct fuse_entry_param e;
 	struct fs_entry entry = {0};
 	struct err err = {0};
+	uint64_t layer = fs_ops_layer(session, dir);
 	bool wanted;
-	int ret = find(session, dir, name, &entry, &err);
+	int ret = find(session, dir, name, layer, &entry, &err);
 
 	if (ret == 0) {
 		bool told = session->opts.missed && is_walked(dir) && !is_walker(req);
@@ -151,7 +147,7 @@ static void lookup(const struct fs_again *again)
 		return;
 	}
 	if (ret > 0)
-		ret = fs_ops_enter(session, dir, name, &entry, &e);
+		ret = fs_ops_enter(session, dir, name, layer, &entry, &e);
 	if (ret < 0 && await_directory(session, again, &err))
 		return;
 	if (ret < 0) {
@@ -226,7 +222,7 @@ struct reply {
 	fuse_req_t req;
 	const struct fs_session *session;
 	struct fs_inode dir;
-	uint64_t layer; /* as layer_of */
+	uint64_t layer; /* as fs_ops_layer */
 	char *data;
 	size_t len;
 	size_t cap;
@@ -245,18 +241,6 @@ static void add_plain(struct reply *r, const struct fs_diritem *item)
 				    (off_t)item->next_off);
 }
 
-/* Is it a directory of the layer, in one of the tree? Its node is not the tree's then. */
-static bool is_top(const struct reply *r, struct fs_diritem *item)
-{
-	enum fs_upper_place place;
-
-	if (!r->layer || item->entry.kind != FS_KIND_DIR)
-		return false;
-	place = fs_uppers_place(r->session->opts.uppers, r->layer, &r->dir.entry.key, item->name);
-	item->entry.apart = place != FS_UPPER_ELSEWHERE;
-	return place == FS_UPPER_TOP;
-}
-
 /*
  * The kernel counts a lookup for every entry with a node, but never for dots. What can
  * not be completed is listed without a node: a lookup will tell why.
@@ -265,12 +249,14 @@ static void add_plus(struct reply *r, struct fs_diritem *item)
 {
 	const struct fs_view *view = item->entry.view;
 	struct fuse_entry_param e = {0};
-	bool with_node = !item->is_dot && !item->entry.partial && !is_top(r, item);
+	bool with_node = !item->is_dot && !item->entry.partial;
 
+	set_apart(r->session, r->layer, &item->entry);
 	if (with_node && view->ops->complete)
 		with_node = view->ops->complete(view, &item->entry, NULL) == 0;
 	if (with_node) {
-		with_node = fs_ops_enter(r->session, &r->dir, item->name, &item->entry, &e) == 0;
+		with_node = fs_ops_enter(r->session, &r->dir, item->name, r->layer, &item->entry,
+					 &e) == 0;
 		if (item->entry.kind == FS_KIND_SYMLINK)
 			item->entry.target = NULL; /* taken over */
 	}
@@ -315,14 +301,16 @@ static void list_again(const struct fs_again *again)
 		.req = req, .session = fs_req_session(req), .dir = again->node, .cap = again->size};
 	struct fs_dirlist list = {0};
 	struct err err = {0};
+	int held;
 	int ret;
 
-	r.layer = layer_of(r.session, &r.dir);
+	r.layer = fs_ops_layer(r.session, &r.dir);
+	ret = held = fs_ops_hold(r.session, &r.dir, r.layer, &err);
 	if (r.dir.entry.kind == FS_KIND_UPPER)
 		set_up(&r.dir);
-	ret = fs_dirlist_collect(&r.dir, (uint64_t)again->off, again->size, again->plus, &list,
-				 &err);
-
+	if (ret >= 0)
+		ret = fs_dirlist_collect(&r.dir, (uint64_t)again->off, again->size, again->plus,
+					 &list, &err);
 	if (ret == 0)
 		ret = write_items(&r, &list, again->plus);
 	if (ret < 0 && await_directory(r.session, again, &err))
@@ -332,6 +320,8 @@ static void list_again(const struct fs_again *again)
 	else if (fuse_reply_buf(req, r.data, r.len) < 0)
 		for (size_t i = 0; i < r.nr_entered; i++)
 			fs_inode_forget(r.session->table, r.entered[i], 1);
+	if (held > 0)
+		fs_ops_unhold(&r.dir);
 	fs_dirlist_fini(&list);
 	free(r.data);
 	free(r.entered);

@@ -26,6 +26,8 @@ struct change {
 	const char *what; /* for messages: "write to" */
 	struct fs_inode node;
 	struct fs_inode node2;
+	bool held; /* fs_ops_hold of node, and of node2 */
+	bool held2;
 	char name[CAS_NAME_MAX + 1];
 	char name2[CAS_NAME_MAX + 1];
 	unsigned flags;
@@ -61,6 +63,22 @@ static void reply_error(struct change *c, int ret, struct err *err)
 	fs_reply_error(c->req, ret, c->what, &c->node, c->name[0] ? c->name : NULL, err);
 }
 
+/* It is over. */
+static void end(struct change *c)
+{
+	if (c->held)
+		fs_ops_unhold(&c->node);
+	if (c->held2)
+		fs_ops_unhold(&c->node2);
+	c->held = c->held2 = false;
+}
+
+static void end_with(struct change *c, int code)
+{
+	(void)fuse_reply_err(c->req, code);
+	end(c);
+}
+
 static void run_later(struct fs_job *job)
 {
 	struct change *c = (struct change *)job;
@@ -69,6 +87,7 @@ static void run_later(struct fs_job *job)
 
 	if (ret < 0)
 		reply_error(c, ret == -ENOENT && cas_err_missing(&err, NULL) ? -EIO : ret, &err);
+	end(c);
 	free(c->data);
 	free(c);
 }
@@ -101,26 +120,51 @@ static void run(struct change *c)
 	struct err err = {0};
 	int ret = c->run(c, &err);
 
-	if (ret < 0 && !defer(c, ret, &err))
+	if (ret < 0 && defer(c, ret, &err))
+		return;
+	if (ret < 0)
 		reply_error(c, ret, &err);
+	end(c);
+}
+
+/* A layer may answer for the node, which is a node of the layer then; false: answered. */
+static bool hold(struct change *c, struct fs_inode *node, bool *held)
+{
+	const struct fs_session *session = fs_req_session(c->req);
+	struct err err = {0};
+	int ret = fs_ops_hold(session, node, fs_ops_layer(session, node), &err);
+
+	*held = ret > 0;
+	if (ret >= 0)
+		return true;
+	reply_error(c, ret, &err);
+	end(c);
+	return false;
 }
 
 /* The node that the operation is about; false: answered. */
 static bool begin(struct change *c, fuse_ino_t ino)
 {
-	if (!fs_req_node(c->req, ino, &c->node))
+	if (!fs_req_node(c->req, ino, &c->node) || !hold(c, &c->node, &c->held))
 		return false;
-	if (!is_upper(&c->node)) {
-		(void)fuse_reply_err(c->req, EROFS);
-		return false;
-	}
-	return true;
+	if (!is_upper(&c->node))
+		end_with(c, EROFS);
+	return is_upper(&c->node);
+}
+
+/* Another one, which may be of any kind. */
+static bool take_second(struct change *c, fuse_ino_t ino)
+{
+	if (fs_req_node(c->req, ino, &c->node2))
+		return hold(c, &c->node2, &c->held2);
+	end(c);
+	return false;
 }
 
 static bool take_name(struct change *c, const char *name, char out[CAS_NAME_MAX + 1])
 {
 	if (strlen(name) > CAS_NAME_MAX) {
-		(void)fuse_reply_err(c->req, ENAMETOOLONG);
+		end_with(c, ENAMETOOLONG);
 		return false;
 	}
 	(void)strcpy(out, name);
@@ -133,7 +177,7 @@ static int reply_entry(struct change *c, const struct fs_inode *dir, const char 
 {
 	const struct fs_session *session = fs_req_session(c->req);
 	struct fuse_entry_param e;
-	int ret = fs_ops_enter(session, dir, name, entry, &e);
+	int ret = fs_ops_enter(session, dir, name, 0, entry, &e);
 
 	if (ret < 0)
 		return ret;
@@ -233,10 +277,10 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	struct change c = {.req = req, .run = run_rename, .what = "renaming of", .flags = flags};
 
 	if (!begin(&c, parent) || !take_name(&c, name, c.name) ||
-	    !take_name(&c, new_name, c.name2) || !fs_req_node(req, new_parent, &c.node2))
+	    !take_name(&c, new_name, c.name2) || !take_second(&c, new_parent))
 		return;
 	if (!is_upper(&c.node2))
-		(void)fuse_reply_err(req, EROFS);
+		end_with(&c, EROFS);
 	else
 		run(&c);
 }
@@ -253,12 +297,11 @@ static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const
 {
 	struct change c = {.req = req, .run = run_link, .what = "link to"};
 
-	if (!begin(&c, new_parent) || !take_name(&c, new_name, c.name) ||
-	    !fs_req_node(req, ino, &c.node2))
+	if (!begin(&c, new_parent) || !take_name(&c, new_name, c.name) || !take_second(&c, ino))
 		return;
 	/* An input is shared with other sandboxes: as if it were on another filesystem. */
 	if (!is_upper(&c.node2))
-		(void)fuse_reply_err(req, EXDEV);
+		end_with(&c, EXDEV);
 	else
 		run(&c);
 }
@@ -290,7 +333,9 @@ bool fs_ops_setattr_upper(fuse_req_t req, const struct fs_inode *node, const str
 {
 	struct change c = {.req = req, .run = run_setattr, .what = "change of", .node = *node};
 
-	if (!is_upper(node))
+	if (!hold(&c, &c.node, &c.held))
+		return true;
+	if (!is_upper(&c.node))
 		return false;
 	c.kill = fs_req_session(req)->wire.killpriv && (to_set & FS_WIRE_CHANGE_KILLS);
 	c.attr = (struct fs_change){

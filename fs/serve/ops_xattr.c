@@ -57,15 +57,31 @@ static struct fs_unode *unode(const struct fs_inode *node)
 	return (struct fs_unode *)(uintptr_t)node->entry.tag;
 }
 
+/* The node, for which a layer may answer: *held as fs_ops_hold. False: it was answered. */
+static bool take_node(fuse_req_t req, fuse_ino_t ino, struct fs_inode *node, int *held)
+{
+	const struct fs_session *session = fs_req_session(req);
+
+	if (!fs_req_node(req, ino, node))
+		return false;
+	*held = fs_ops_hold(session, node, fs_ops_layer(session, node), NULL);
+	if (*held < 0)
+		(void)fuse_reply_err(req, -*held);
+	return *held >= 0;
+}
+
 static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	char hash[CAS_HASH_HEX_SZ + 1];
 	struct fs_inode node;
+	int held;
 
-	if (!fs_req_node(req, ino, &node))
+	if (!take_node(req, ino, &node, &held))
 		return;
 	if (node.entry.kind == FS_KIND_UPPER) {
 		get_upper(req, unode(&node), name, size);
+		if (held)
+			fs_ops_unhold(&node);
 		return;
 	}
 	if (node.entry.kind != FS_KIND_FILE || strcmp(name, CHECKSUM) != 0) {
@@ -79,11 +95,14 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct fs_inode node;
+	int held;
 
-	if (!fs_req_node(req, ino, &node))
+	if (!take_node(req, ino, &node, &held))
 		return;
 	if (node.entry.kind == FS_KIND_UPPER) {
 		list_upper(req, unode(&node), size);
+		if (held)
+			fs_ops_unhold(&node);
 		return;
 	}
 	reply(req, CHECKSUM, node.entry.kind == FS_KIND_FILE ? sizeof(CHECKSUM) : 0, size);

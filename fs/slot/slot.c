@@ -378,26 +378,58 @@ uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root,
 	return next_serial(slots);
 }
 
-int fs_slot_forget(struct fs_slots *slots, uint64_t serial, const char *path)
+/* From the top of @serial down @path, but for @last; false: the kernel has not got that far. */
+static bool walk_known(struct fs_slots *slots, uint64_t serial, const char *path, const char *last,
+		       struct fs_inode *at)
 {
 	struct fs_inode_table *table = slots->place.session->table;
-	struct fs_inode at = {.id = fs_inode_top(table, serial)};
-	char name[CAS_NAME_MAX + 1];
 
-	while (at.id != 0) {
+	at->id = fs_inode_top(table, serial);
+	while (at->id != 0 && path < last) {
+		char name[CAS_NAME_MAX + 1];
 		size_t len = strcspn(path, "/");
 
+		if (len > CAS_NAME_MAX)
+			return false;
 		memcpy(name, path, len);
 		name[len] = '\0';
-		path += len;
-		if (*path == '\0')
-			return fs_invalidate_name(slots->place.session->se, at.id, name);
-		path++;
-		/* It has not got that far. */
-		if (!fs_inode_child(table, at.id, name, &at))
-			break;
+		path += len + (path[len] == '/');
+		if (!fs_inode_child(table, at->id, name, at))
+			return false;
 	}
-	return 0;
+	return at->id != 0;
+}
+
+static int forget_name(struct fs_slots *slots, uint64_t dir, const char *name)
+{
+	struct fs_session *session = slots->place.session;
+
+	fs_inode_orphan(session->table, dir, name);
+	return fs_invalidate_name(session->se, dir, name);
+}
+
+int fs_slot_forget(struct fs_slots *slots, uint64_t serial, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *last = slash ? slash + 1 : path;
+	struct fs_inode at;
+
+	return walk_known(slots, serial, path, last, &at) ? forget_name(slots, at.id, last) : 0;
+}
+
+int fs_slot_forget_in(struct fs_slots *slots, uint64_t serial, const char *dir,
+		      const char *const *names, size_t nr, bool changed)
+{
+	struct fs_inode at;
+	int ret = 0;
+
+	if (!walk_known(slots, serial, dir, dir + strlen(dir), &at))
+		return 0;
+	for (size_t i = 0; ret == 0 && i < nr; i++)
+		ret = forget_name(slots, at.id, names[i]);
+	if (ret == 0 && changed)
+		ret = fs_invalidate_node(slots->place.session->se, at.id);
+	return ret;
 }
 
 /* --- a sandbox ends --- */

@@ -134,6 +134,9 @@ void fs_slot_end(struct fs_slots *slots, const struct fs_slot_end *end);
  * as what follows. 0, or negative: it may know it still.
  */
 int fs_slot_forget(struct fs_slots *slots, uint64_t serial, const char *path);
+/* The same of @nr names in the directory @dir; @changed: of its attributes and listing, too. */
+int fs_slot_forget_in(struct fs_slots *slots, uint64_t serial, const char *dir,
+		      const char *const *names, size_t nr, bool changed);
 
 /* Take the binds of all that are retired off: session one is about to be unmounted. */
 void fs_slots_unmount(struct fs_slots *slots);

@@ -167,7 +167,10 @@ static int found_lower(struct fs_unode *dir, const char *name, struct fs_entry *
 
 	if (ret == 0 && is_ours(node)) {
 		take_lower(node, entry);
-		return settle(dir, name, node, out);
+		ret = settle(dir, name, node, out);
+		if (ret > 0)
+			fs_uplace_settle(node);
+		return ret;
 	}
 	if (node)
 		fs_unode_unref(node);
@@ -178,9 +181,8 @@ static int found_lower(struct fs_unode *dir, const char *name, struct fs_entry *
 	return ret < 0 ? ret : 1;
 }
 
-/* The directory of the tree at @path. */
-static int walk_lower(struct fs_upper *upper, const char *path, struct fs_entry *out,
-		      struct err *err)
+int fs_upper_walk_lower(struct fs_upper *upper, const char *path, struct fs_entry *out,
+			struct err *err)
 {
 	const struct fs_view *tree = &upper->all->tree.view;
 	struct fs_entry at = upper->root->lower;
@@ -226,7 +228,7 @@ static int find_lower(struct fs_unode *node, const struct fs_unode *dir, const c
 	if (ret == 0)
 		ret = fs_upper_look_lower(dir, name, &entry, err);
 	else if (ret == 1)
-		ret = walk_lower(node->upper, node->origin, &entry, err);
+		ret = fs_upper_walk_lower(node->upper, node->origin, &entry, err);
 	else if (ret == 2)
 		return 0;
 	if (ret > 0 && entry.kind == FS_KIND_SYMLINK)
@@ -285,6 +287,7 @@ static int found_upper(struct fs_unode *dir, const char *name, const struct fs_d
 		fs_found_end(out);
 		return ret;
 	}
+	fs_uplace_settle(node);
 	return 1;
 }
 

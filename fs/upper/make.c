@@ -186,6 +186,8 @@ static int make_locked(struct making *m, struct fs_found *out, struct err *err)
 		return m->dir_fd;
 	ret = check_free(m, &over, err);
 	if (ret == 0)
+		fs_uplace_touch(dir, m->what->name);
+	if (ret == 0)
 		ret = over ? make_over_whiteout(m) : make_at(m, m->dir_fd, m->what->name);
 	if (ret == 0) {
 		ret = adopt(m, over, out);
@@ -259,6 +261,8 @@ static int link_locked(struct fs_unode *node, struct making *m, struct err *err)
 	if (m->dir_fd < 0)
 		return m->dir_fd;
 	ret = check_free(m, &over, err);
+	if (ret == 0)
+		fs_uplace_touch(m->dir, m->what->name);
 	if (ret == 0)
 		ret = link_at(node, m, over);
 	if (ret == 0)

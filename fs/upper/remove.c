@@ -127,6 +127,7 @@ static int remove_found(struct fs_unode *dir, const char *name, struct fs_unode 
 		ret = fs_upper_dir_up(dir);
 	if (ret < 0)
 		return ret;
+	fs_uplace_touch(dir, name);
 	dir_fd = fs_disk_dir(dir);
 	if (dir_fd < 0)
 		return dir_fd;

@@ -261,6 +261,8 @@ static int rename_locked(struct move *m, struct fs_unode **copy)
 		return 1;
 	}
 	ret = prepare(m);
+	fs_uplace_touch(m->from.dir, m->from.name);
+	fs_uplace_touch(m->to.dir, m->to.name);
 	if (ret == 0 && old && !(m->flags & RENAME_EXCHANGE))
 		ret = fs_upper_keep(old, m->to.dir_fd, m->to.name, false, &moved);
 	if (ret == 0)

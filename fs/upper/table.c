@@ -17,22 +17,43 @@ static void view_let_go(const struct fs_view *view, const struct fs_entry *entry
 	fs_unode_unref(fs_unode_of(entry));
 }
 
+/* What is missing though the tree has it is news to the kernel, as is a node of ours. */
+static int look_shown(struct fs_unode *dir, const char *name, struct fs_entry *out, struct err *err)
+{
+	struct fs_found found;
+	int ret = fs_upper_look(dir, name, &found, err);
+
+	if (ret == 0 && dir->place && dir->upper->any_odd) {
+		ret = fs_upper_hides(dir, name, err);
+		if (ret > 0)
+			fs_uplace_touch(dir, name);
+		return ret < 0 ? ret : 0;
+	}
+	if (ret <= 0)
+		return ret;
+	if (!found.node) {
+		*out = found.entry;
+	} else if (fs_uplace_is_tree(found.node)) {
+		*out = found.node->lower;
+		fs_found_end(&found);
+	} else {
+		fs_uplace_touch(dir, name);
+		fs_unode_entry(found.node, out);
+	}
+	return 1;
+}
+
 static int view_lookup(const struct fs_view *view, const struct fs_entry *dir, const char *name,
 		       struct fs_entry *out, struct err *err)
 {
 	struct fs_unode *node = fs_unode_of(dir);
-	struct fs_found found;
 	int ret;
 
 	(void)view;
 	fs_upper_lock(node->upper);
 	ret = fs_upper_check(node->upper);
 	if (ret == 0)
-		ret = fs_upper_look(node, name, &found, err);
-	if (ret > 0 && found.node)
-		fs_unode_entry(found.node, out);
-	else if (ret > 0)
-		*out = found.entry;
+		ret = look_shown(node, name, out, err);
 	fs_upper_unlock(node->upper);
 	return ret;
 }
@@ -99,11 +120,7 @@ void fs_upper_unref(struct fs_upper *upper)
 	lock_drop(&all->refs_lock);
 	if (!last)
 		return;
-	for (size_t i = 0; i < upper->nr_tops; i++)
-		free(upper->tops[i]);
-	free(upper->tops);
-	free(upper->top_dirs);
-	free(upper->ways);
+	fs_uplaces_fini(upper);
 	fs_outputs_fini(&upper->outputs);
 	if (upper->root_fd >= 0)
 		(void)close(upper->root_fd);
@@ -125,79 +142,6 @@ static int copy_outputs(const struct fs_outputs *from, struct fs_outputs *to)
 		if (!to->out[i].path)
 			return -ENOMEM;
 		to->nr = i + 1;
-	}
-	return 0;
-}
-
-/* The directory of the output at @path in which names are made; false: the root itself. */
-static bool area_of(const struct fs_output *o, char **out)
-{
-	char *slash;
-
-	*out = strdup(o->path);
-	slash = *out ? strrchr(*out, '/') : NULL;
-	if (*out && !o->premade)
-		*(slash ? slash : *out) = '\0';
-	return *out && (*out)[0];
-}
-
-static int add_way(struct fs_upper *upper, const struct fs_key *key)
-{
-	void *grown = realloc(upper->ways, (upper->nr_ways + 1) * sizeof(*key));
-
-	if (!grown)
-		return -ENOMEM;
-	upper->ways = grown;
-	upper->ways[upper->nr_ways++] = *key;
-	return 0;
-}
-
-/* The key of the directory that @path is in; all above it are on the way. */
-static int key_above(struct fs_upper *upper, const char *path, struct fs_key *out)
-{
-	*out = fs_key_zero;
-	for (const char *slash; (slash = strchr(path, '/')) != NULL; path = slash + 1) {
-		char name[CAS_NAME_MAX + 1];
-		struct fs_key key;
-		int ret;
-
-		memcpy(name, path, (size_t)(slash - path));
-		name[slash - path] = '\0';
-		ret = fs_key_of_path(out, name, &key);
-		if (ret == 0)
-			ret = add_way(upper, &key);
-		if (ret < 0)
-			return ret;
-		*out = key;
-	}
-	return 0;
-}
-
-/* The topmost directories of the layer, of which the tree shows the parents. */
-static int find_tops(struct fs_upper *upper)
-{
-	size_t nr = upper->outputs.nr;
-
-	upper->tops = calloc(nr + 1, sizeof(*upper->tops));
-	upper->top_dirs = calloc(nr + 1, sizeof(*upper->top_dirs));
-	if (!upper->tops || !upper->top_dirs)
-		return -ENOMEM;
-	/* Outputs are in the order of a walk, so that what is above comes before. */
-	for (size_t i = 0; i < nr; i++) {
-		auto_free char *path = NULL;
-		bool covered = false;
-		int ret;
-
-		if (!area_of(&upper->outputs.out[i], &path))
-			return path ? 1 : -ENOMEM;
-		for (size_t k = 0; k < upper->nr_tops; k++)
-			covered = covered || fs_path_within(path, upper->tops[k]);
-		if (covered)
-			continue;
-		ret = key_above(upper, path, &upper->top_dirs[upper->nr_tops]);
-		if (ret < 0)
-			return ret;
-		upper->tops[upper->nr_tops++] = steal_ptr(&path);
 	}
 	return 0;
 }
@@ -246,21 +190,15 @@ static int upper_fill(struct fs_upper *upper, const struct fs_upper_spec *spec, 
 {
 	int ret = copy_outputs(spec->outputs, &upper->outputs);
 
-	if (ret == 0)
-		ret = find_tops(upper);
 	/* The tree keeps its root where the layer need not have it. */
-	if (ret == 1 ||
-	    (ret == 0 && (upper->writable != FS_WRITABLE_OUTPUTS || upper->all->opts.unshared))) {
-		for (size_t i = 0; i < upper->nr_tops; i++)
-			free(upper->tops[i]);
-		upper->nr_tops = 0;
-		upper->has_root = true;
-		ret = 0;
-	}
+	upper->has_root = upper->writable != FS_WRITABLE_OUTPUTS || upper->all->opts.unshared ||
+			  (ret == 0 && fs_outputs_at_root(&upper->outputs));
 	if (ret == 0)
 		ret = open_files(upper, spec->layer_fd, err);
 	if (ret == 0)
 		ret = make_root(upper, &spec->root, err);
+	if (ret == 0 && !upper->has_root)
+		ret = fs_uplaces_make(upper, err);
 	return ret < 0 && err && !err->code
 		       ? err_set(err, ret, "cannot serve a layer: %s", strerrordesc_np(-ret))
 		       : ret;
@@ -281,6 +219,7 @@ int fs_upper_begin(struct fs_uppers *all, const struct fs_upper_spec *spec, stru
 	upper->writable = spec->writable;
 	upper->root_fd = upper->work_fd = -1;
 	upper->any_odd = spec->again;
+	atomic_init(&upper->apart, spec->again);
 	lock_init(&upper->lock, LOCK_RANK_INODE, "a layer");
 	lock_cond_init(&upper->idle);
 	LIST_INIT(&upper->nodes);
@@ -319,23 +258,13 @@ void fs_upper_end(struct fs_upper *upper)
 	fs_upper_lock(upper);
 	LIST_FOREACH(node, &upper->nodes, all_nodes)
 	fs_ufd_close(node);
+	fs_uplaces_end(upper);
 	node = upper->root;
 	upper->root = NULL;
 	fs_upper_unlock(upper);
 	if (node)
 		fs_unode_unref(node);
 	fs_uppers_reap(all);
-}
-
-bool fs_upper_has_root(const struct fs_upper *upper)
-{
-	return upper->has_root;
-}
-
-const char *const *fs_upper_tops(const struct fs_upper *upper, size_t *nr)
-{
-	*nr = upper->nr_tops;
-	return (const char *const *)upper->tops;
 }
 
 /* The layer of a slot, counted; NULL: none. */
@@ -373,47 +302,8 @@ int fs_uppers_root(struct fs_uppers *all, uint64_t serial, struct fs_entry *out,
 	return ret;
 }
 
-static const char *top_at(const struct fs_upper *upper, const struct fs_key *dir, const char *name)
-{
-	for (size_t i = 0; i < upper->nr_tops; i++) {
-		const char *slash = strrchr(upper->tops[i], '/');
-
-		if (strcmp(slash ? slash + 1 : upper->tops[i], name) == 0 &&
-		    fs_key_equal(&upper->top_dirs[i], dir))
-			return upper->tops[i];
-	}
-	return NULL;
-}
-
-static bool is_way(const struct fs_upper *upper, const struct fs_key *dir, const char *name)
-{
-	struct fs_key key;
-
-	if (upper->nr_ways == 0 || fs_key_of_path(dir, name, &key) < 0)
-		return false;
-	for (size_t i = 0; i < upper->nr_ways; i++) {
-		if (fs_key_equal(&upper->ways[i], &key))
-			return true;
-	}
-	return false;
-}
-
-enum fs_upper_place fs_uppers_place(struct fs_uppers *all, uint64_t serial,
-				    const struct fs_key *dir, const char *name)
-{
-	struct fs_upper *upper = find(all, serial);
-	enum fs_upper_place place = FS_UPPER_ELSEWHERE;
-
-	if (upper && top_at(upper, dir, name))
-		place = FS_UPPER_TOP;
-	else if (upper && is_way(upper, dir, name))
-		place = FS_UPPER_WAY;
-	fs_upper_unref(upper);
-	return place;
-}
-
-/* Down from the root of the layer: what lies between are nodes that nobody sees. */
-static int walk(struct fs_upper *upper, const char *path, struct fs_entry *out, struct err *err)
+/* Down from the root of the layer, so that what lies there is met. */
+static int walk(struct fs_upper *upper, const char *path, struct err *err)
 {
 	struct fs_found at = {.node = upper->root};
 	int ret = 1;
@@ -428,34 +318,53 @@ static int walk(struct fs_upper *upper, const char *path, struct fs_entry *out, 
 		name[len] = '\0';
 		path += len + (path[len] == '/');
 		ret = fs_upper_look(at.node, name, &next, err);
-		fs_found_end(&at);
 		if (ret <= 0)
-			return ret;
+			break;
+		fs_found_end(&at);
 		at = next;
 		ret = at.node ? 1 : -ENOTDIR;
-	}
-	if (ret > 0) {
-		fs_unode_ref(at.node);
-		fs_unode_entry(at.node, out);
 	}
 	fs_found_end(&at);
 	return ret;
 }
 
-int fs_uppers_top(struct fs_uppers *all, uint64_t serial, const struct fs_key *dir,
-		  const char *name, struct fs_entry *out, struct err *err)
+/* The same for the place alone; it is there, or the tree is not what it was. */
+static int answer_for(struct fs_upper *upper, const struct fs_uplace *place, struct fs_entry *out,
+		      struct err *err)
+{
+	int ret = place->node ? 1 : walk(upper, place->path, err);
+
+	if (ret >= 0 && !place->node)
+		ret = -ESTALE;
+	if (ret < 0)
+		return ret;
+	fs_unode_ref(place->node);
+	fs_unode_entry(place->node, out);
+	return 1;
+}
+
+int fs_uppers_dir(struct fs_uppers *all, uint64_t serial, const struct fs_key *dir,
+		  struct fs_entry *out, struct err *err)
 {
 	struct fs_upper *upper = find(all, serial);
-	const char *path = upper ? top_at(upper, dir, name) : NULL;
+	const struct fs_uplace *place = upper ? fs_uplace_find(upper, dir) : NULL;
 	int ret = 0;
 
-	if (path) {
+	if (place && place->shared) {
 		fs_upper_lock(upper);
-		ret = fs_upper_check(upper);
-		if (ret == 0)
-			ret = walk(upper, path, out, err);
+		if (!upper->ended)
+			ret = answer_for(upper, place, out, err);
 		fs_upper_unlock(upper);
 	}
 	fs_upper_unref(upper);
 	return ret;
+}
+
+bool fs_uppers_apart(struct fs_uppers *all, uint64_t serial, const struct fs_key *dir)
+{
+	struct fs_upper *upper = find(all, serial);
+	bool apart = upper && atomic_load(&upper->apart) && fs_uplace_find(upper, dir);
+
+	fs_upper_unref(upper);
+	return apart;
 }

@@ -21,13 +21,14 @@ struct meta;
 
 /*
  * The third engine (design 6.6, 6.12): where nothing can be mounted, session one itself
- * shows what the action writes. A sandbox with it has one layer, at its root. Directories
- * in which something may be written are nodes of the layer (FS_KIND_UPPER, struct
- * fs_unode), with the inputs beneath read from the tree; all others are the tree's own.
+ * shows what the action writes. A sandbox with it has one layer, at its root.
  *
- * Which inputs are nodes of the layer, and so private to the sandbox: those that the
- * policy lets the action change. All others are shared with other sandboxes, and nothing
- * here ever changes what such a node shows.
+ * Which inputs are nodes of the layer (FS_KIND_UPPER, struct fs_unode), and so private to
+ * the sandbox: those that the policy lets the action change. All others are shared with
+ * other sandboxes, and nothing here ever changes what such a node shows. But directories
+ * in which outputs are made, and which are none themselves, are places: nodes of the tree
+ * for which the layer answers while there is one (fs_uppers_dir). When it ends, the kernel
+ * has to forget what it learned there that is only so in the layer (fs_upper_each_stale).
  *
  * Threads: any. Nothing waits for another machine in a thread that must not
  * (lock_thread_is_prompt): then -ENOENT with the blob named in @err, and for a large one
@@ -66,32 +67,37 @@ int fs_upper_begin(struct fs_uppers *all, const struct fs_upper_spec *spec, stru
 /* Nothing of it is shown, read or written any more when this returns. */
 void fs_upper_end(struct fs_upper *upper);
 void fs_upper_unref(struct fs_upper *upper);
-/* Is its root a node of the layer? Then nothing of the sandbox is worth being reused. */
-bool fs_upper_has_root(const struct fs_upper *upper);
 /*
- * The places that are nodes of the layer while their parents are the tree's, relative to
- * the root: *nr of them, the upper's.
+ * Paths from the root at which the tree shows something that the layer has as its own: what
+ * the kernel may know there from before is to be forgotten when it has begun. They are the
+ * upper's.
  */
-const char *const *fs_upper_tops(const struct fs_upper *upper, size_t *nr);
+const char *const *fs_upper_hidden(const struct fs_upper *upper, size_t *nr);
+
+/* What is to be forgotten of a place when the layer has ended. */
+struct fs_upper_stale {
+	const char *dir; /* its path from the root */
+	bool whole;	 /* all that is known at that path, instead of the following */
+	bool changed;	 /* its attributes, and its listing */
+	const char *const *names;
+	size_t nr;
+};
+/* After fs_upper_end. What @each returns, if it is not 0, ends it. */
+int fs_upper_each_stale(const struct fs_upper *upper,
+			int (*each)(void *ctx, const struct fs_upper_stale *stale), void *ctx);
 
 /* Is there any layer? If not, nothing below needs to be asked. */
 bool fs_uppers_any(const struct fs_uppers *all);
 
 /*
- * 1: *out is what the slot @serial shows as its root, or as @name in the directory of the
- * tree whose path has the key @dir. 0: nothing of ours. A node is counted for the taker.
+ * 1: *out is what the slot @serial shows as its root, or what answers for the directory of
+ * its tree whose path has the key @dir. 0: nothing of ours. A node is counted for the taker.
  */
 int fs_uppers_root(struct fs_uppers *all, uint64_t serial, struct fs_entry *out, struct err *err);
-int fs_uppers_top(struct fs_uppers *all, uint64_t serial, const struct fs_key *dir,
-		  const char *name, struct fs_entry *out, struct err *err);
-/* The same question about a place, without an answer. */
-enum fs_upper_place {
-	FS_UPPER_ELSEWHERE, /* nothing of ours is there or below */
-	FS_UPPER_WAY,	    /* a directory of the tree with some below: not for another sandbox */
-	FS_UPPER_TOP,	    /* not to be shown as the tree's */
-};
-enum fs_upper_place fs_uppers_place(struct fs_uppers *all, uint64_t serial,
-				    const struct fs_key *dir, const char *name);
+int fs_uppers_dir(struct fs_uppers *all, uint64_t serial, const struct fs_key *dir,
+		  struct fs_entry *out, struct err *err);
+/* Is what the kernel has cached of that directory elsewhere wrong in this slot? */
+bool fs_uppers_apart(struct fs_uppers *all, uint64_t serial, const struct fs_key *dir);
 
 /* Free what the kernel has forgotten. No lock held. */
 void fs_uppers_reap(struct fs_uppers *all);

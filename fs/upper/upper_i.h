@@ -33,6 +33,19 @@ struct fs_dent {
 
 struct fs_ulist_item;
 
+/* A directory in which outputs are made, or above one: place.c. */
+struct fs_uplace {
+	UT_hash_handle hh; /* in upper->places; constant, as are the next three */
+	struct fs_key key; /* of its path in the tree */
+	char *path;
+	bool shared;	       /* outputs are made in it: the layer answers for the tree's node */
+	bool whole;	       /* all that is known of it is to be forgotten in the end */
+	bool changed;	       /* once the layer has ended: its attributes are */
+	struct fs_unode *node; /* counted; NULL: not met yet */
+	size_t nr_names;       /* that are to be forgotten in the end */
+	char **names;
+};
+
 struct fs_unode {
 	struct fs_upper *upper;
 	uint64_t number; /* never reused */
@@ -57,7 +70,8 @@ struct fs_unode {
 	bool removed : 1;    /* a directory that is gone */
 	mode_t mode;
 	struct fs_entry lower;
-	char *origin; /* has_lower, moved away: its path in the tree */
+	char *origin;		 /* has_lower, moved away: its path in the tree */
+	struct fs_uplace *place; /* a directory of which the kernel knows the tree's node */
 	struct fs_dent *names;
 	struct fs_dent *children;
 	UT_hash_handle hh_ino; /* in upper->by_ino: has more than one name on disk */
@@ -83,11 +97,11 @@ struct fs_upper {
 	/* Constant. */
 	enum fs_writable writable;
 	struct fs_outputs outputs;
-	size_t nr_tops;
-	char **tops;
-	struct fs_key *top_dirs;
-	size_t nr_ways; /* directories of the tree above tops, by their keys */
-	struct fs_key *ways;
+	struct fs_uplace *places; /* the table of them is; not what is in one */
+	size_t nr_hidden;	  /* paths at which the tree has something that is not to be seen */
+	char **hidden;
+
+	_Atomic bool apart; /* its places do not show what the tree does */
 
 	struct lock lock; /* rank INODE */
 	pthread_cond_t idle;
@@ -208,6 +222,9 @@ int fs_upper_look_lower(const struct fs_unode *dir, const char *name, struct fs_
 			struct err *err);
 /* 1: the tree shows it, so that removing it needs a whiteout; 2: and it is a directory. */
 int fs_upper_hides(const struct fs_unode *dir, const char *name, struct err *err);
+/* 1: the directory of the tree at @path, 0: there is none. */
+int fs_upper_walk_lower(struct fs_upper *upper, const char *path, struct fs_entry *out,
+			struct err *err);
 /* May a name be made in it? 0 or -EROFS. */
 int fs_upper_may_make(const struct fs_unode *dir);
 /* May what was found be removed, moved or replaced? 0, -EROFS or -EBUSY. */
@@ -239,6 +256,22 @@ int fs_upper_copy_up(struct fs_unode *node, bool empty, struct err *err);
 int fs_upper_keep(struct fs_unode *node, int dir_fd, const char *name, bool may_move, bool *moved);
 /* Put a whiteout at @name, where nothing is in the layer. */
 int fs_upper_put_whiteout(struct fs_upper *upper, int dir_fd, const char *name);
+
+/* place.c */
+
+/* At the beginning, when the root is there; the table does not change after that. */
+int fs_uplaces_make(struct fs_upper *upper, struct err *err);
+/* In the end: lets go of nodes; then, of all. */
+void fs_uplaces_end(struct fs_upper *upper);
+void fs_uplaces_fini(struct fs_upper *upper);
+/* @any: what is constant of it; NULL: none has the key. */
+struct fs_uplace *fs_uplace_find(const struct fs_upper *upper, const struct fs_key *key);
+/* A directory was found: it may be one of them. */
+void fs_uplace_settle(struct fs_unode *dir);
+/* Does the kernel know the directory as one of the tree? */
+bool fs_uplace_is_tree(const struct fs_unode *node);
+/* The kernel learns, or has learned, of @name in @dir what is only so in this layer. */
+void fs_uplace_touch(struct fs_unode *dir, const char *name);
 
 /* data.c */
 
