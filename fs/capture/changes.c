@@ -74,17 +74,6 @@ static int same_symlink(const struct fs_merge_dir *dir, const char *name,
 	       memcmp(target, node->target, (size_t)len) == 0;
 }
 
-/* 1: an input of another place (moved by a redirect) that equals this one. */
-static int same_input(const struct cas_node *got, const struct cas_node *node)
-{
-	if (got->kind != node->kind)
-		return 0;
-	if (node->kind == CAS_NODE_SYMLINK)
-		return strcmp(got->target, node->target) == 0;
-	return cas_digest_equal(&got->digest, &node->digest) &&
-	       (node->kind == CAS_NODE_DIRECTORY || got->executable == node->executable);
-}
-
 /* The tree has nothing here, or something that is no input. */
 static int diff_new(struct differ *d, struct fs_entry *entry)
 {
@@ -102,7 +91,7 @@ static int diff_known(struct differ *d, struct fs_merge_dir *dir, const char *na
 	int same = 0;
 
 	if (entry->kind == FS_ENTRY_INPUT) {
-		same = same_input(entry->node, node);
+		same = fs_merge_same_input(entry->node, node);
 	} else if (entry->kind == FS_ENTRY_FILE && node->kind == CAS_NODE_FILE) {
 		same = same_file(dir, name, &entry->st, node);
 	} else if (entry->kind == FS_ENTRY_SYMLINK && node->kind == CAS_NODE_SYMLINK) {

@@ -421,6 +421,16 @@ int fs_merge_child(const struct fs_merge *m, const struct fs_merge_dir *dir,
 	return 0;
 }
 
+bool fs_merge_same_input(const struct cas_node *got, const struct cas_node *node)
+{
+	if (got->kind != node->kind)
+		return false;
+	if (node->kind == CAS_NODE_SYMLINK)
+		return strcmp(got->target, node->target) == 0;
+	return cas_digest_equal(&got->digest, &node->digest) &&
+	       (node->kind == CAS_NODE_DIRECTORY || got->executable == node->executable);
+}
+
 /*
  * The child's ".." is its parent only when both are in one upper directory; then the
  * parent's descriptor can be had back from it.

@@ -97,6 +97,9 @@ int fs_merge_child(const struct fs_merge *m, const struct fs_merge_dir *dir,
 		   const struct fs_listing *list, const char *path, const char *name,
 		   struct fs_entry *out, struct err *err);
 
+/* Does an input of another place (moved by a redirect) equal @node? */
+bool fs_merge_same_input(const struct cas_node *got, const struct cas_node *node);
+
 /*
  * Walks of any depth with few descriptors: park @parent while its child @dir is walked,
  * and bring it back from @dir afterwards. -ESTALE: somebody moved the child meanwhile.

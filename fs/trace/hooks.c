@@ -182,7 +182,7 @@ void fs_sandbox_trace_keep(struct fs_sandboxes *all, struct fs_sandbox *sb, int 
 	if (dir_fd < 0)
 		ret = dir_fd = fs_sandbox_dir(all, sb, &err);
 	if (ret >= 0 && finished)
-		ret = fs_trace_writes(trace, all->meta, &sb->rec.root, &sb->rec.plan, dir_fd, &err);
+		ret = fs_trace_writes(trace, all, &sb->rec.root, &sb->rec.plan, dir_fd, &err);
 	if (ret < 0)
 		fs_trace_remark(trace, "not all that it wrote could be listed");
 	if (dir_fd >= 0 && fs_trace_save(trace, dir_fd, &err) == 0) {

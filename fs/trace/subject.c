@@ -354,7 +354,7 @@ int fs_subject_writes(struct subject *s, struct fs_trace **out)
 	if (s->partial)
 		ret = writes_of_result(s, trace);
 	else if (s->dir_fd >= 0)
-		ret = fs_trace_writes(trace, s->all->meta, &s->root, &s->plan, s->dir_fd, &ignored);
+		ret = fs_trace_writes(trace, s->all, &s->root, &s->plan, s->dir_fd, &ignored);
 	if (ret < 0)
 		fs_trace_unref(trace);
 	else

@@ -146,7 +146,8 @@ static int put_writes(struct subject *s, struct buf *out)
 		ret = put_section(s, writes, FS_TRACE_REPLACED,
 				  "inputs that it changed or replaced", out);
 	if (ret == 0)
-		ret = put_section(s, writes, FS_TRACE_REMOVED, "inputs that it removed", out);
+		ret = put_section(s, writes, FS_TRACE_REMOVED,
+				  "inputs that it removed, directories with all in them", out);
 	fs_trace_unref(writes);
 	return ret;
 }

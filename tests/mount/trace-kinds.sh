@@ -102,6 +102,40 @@ replaced() {
 	mount_stop
 }
 
+# section FILE HEADING: the lines below a heading
+section() {
+	sed -n "/^# $2/,/^# /p" "$1" | grep -v '^# ' | paste -sd ' '
+}
+
+# Directories that were moved, made anew or removed are told with what is or was in them, by
+# whichever engine.
+moved() {
+	mkdir -p "$T/dirs/old/deep" "$T/dirs/again/sub" "$T/dirs/gone/sub" "$T/dirs/kept"
+	for f in old/a old/deep/b again/c again/sub/d gone/e gone/sub/f kept/g h; do
+		echo $f > "$T/dirs/$f"
+	done
+	moved_root=$(put "$T/dirs")
+	for engine in '' '--engine fuse'; do
+		# shellcheck disable=SC2086
+		mount_start $engine
+		box=$(sandbox_new "$moved_root" --id m --writable all --trace names)
+		(cd "$box" && mv old new && echo more > new/deep/mine && rm -r again gone h &&
+			mkdir again && echo c > again/c && rm kept/g)
+		for state in live finished; do
+			cp "$MNT/.casbox/sandboxes/m/writes" "$T/writes"
+			eq "moved $engine, $state: made" "new/ new/a new/deep/ new/deep/b new/deep/mine" \
+				"$(section "$T/writes" made)"
+			eq "moved $engine, $state: replaced" again/c "$(section "$T/writes" 'inputs that it ch')"
+			eq "moved $engine, $state: removed" "again/sub/ gone/ h kept/g old/" \
+				"$(section "$T/writes" 'inputs that it rem')"
+			[ $state = live ] || break
+			casbox sandbox finish m > "$T/out"
+		done
+		casbox sandbox remove m
+		mount_stop
+	done
+}
+
 # Roots serve one sandbox after the other, with marks or without: nothing that is read is missed,
 # and nothing is told of another sandbox.
 reused() {
@@ -159,6 +193,7 @@ run_files() {
 each_user body
 [ -n "${TEST_PLAIN:-}" ] || {
 	replaced
+	moved
 	reused
 	served
 	run_files
