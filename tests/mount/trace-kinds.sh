@@ -181,6 +181,11 @@ run_files() {
 	eq "unused" "c deep/er/b src/link tool" "$(paste -sd ' ' "$T/td/unused_inputs_list")"
 	eq "files" "inputs-read inputs-unread lookups-failed missing status unused_inputs_list writes" \
 		"$(ls "$T/td" | paste -sd ' ')"
+	# What was refused, because it changed an input, is told all the same.
+	rm -r "$T/td"
+	expect 125 casbox run --root "$root" --output src/obj --trace exact --trace-dir "$T/td" -- \
+		sh -c 'echo more > src/a'
+	grep -qx src/a "$T/td/writes" || fail "a refused run: $(cat "$T/td/writes")"
 	casbox run --isolate --root "$root" --output out/ --trace reads --trace-dir "$T/td" -- \
 		sh -c 'cat src/a > out/copy; ./tool' ||
 		return 0

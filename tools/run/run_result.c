@@ -187,6 +187,8 @@ int run_collect(struct run *run, struct err *err)
 
 	if (ret == 0)
 		ret = run_write_trace(run, err);
+	else if (run->answer)
+		(void)run_write_trace(run, NULL); /* it was refused: what it did tells why */
 	if (ret == 0)
 		print_outputs(run);
 	if (ret == 0 && run->into)
