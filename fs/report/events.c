@@ -5,7 +5,8 @@
  * line, since whole lines make room for new ones. A follower that reads below start gets
  * the missed line, whose length is what it missed. It may take many reads, during which
  * more may go: what was announced is padded to where it was announced to end, and what
- * went after that is the next missed line.
+ * went after that is the next missed line. A read that ends within a line keeps the rest of
+ * it for the next, so that who reads in sequence never has half a line.
  *
  * One lock; the kernel is told without it.
  */
@@ -47,6 +48,7 @@ struct fs_follower {
 	uint64_t pos;	     /* where the last read ended */
 	uint64_t hole_start; /* of the missed line that is being read, */
 	uint64_t hole_end;   /* while this is above pos */
+	struct buf rest;     /* of the line that the last read ended in, from pos on */
 	struct fuse_pollhandle *ph;
 };
 
@@ -258,7 +260,35 @@ void fs_follower_free(struct fs_follower *f)
 	lock_drop(&ev->lock);
 	if (f->ph)
 		fuse_pollhandle_destroy(f->ph);
+	buf_fini(&f->rest);
 	free(f);
+}
+
+/* After a read that ended at f->pos: without memory the rest is not kept, and may be missed. */
+static void keep_rest_locked(struct fs_follower *f) REQUIRES(f->events->lock)
+{
+	size_t nr;
+
+	if (f->pos <= f->events->start || f->pos >= f->events->end ||
+	    f->events->ring[(f->pos - 1) % f->events->cap] == '\n')
+		return;
+	nr = (size_t)(line_end_locked(f->events, f->pos) - f->pos);
+	if (buf_reserve(&f->rest, nr + 1) < 0)
+		return;
+	copy_out_locked(f->events, f->pos, nr, f->rest.data);
+	f->rest.len = nr;
+}
+
+/* What of it is still to be read stays. */
+static size_t read_rest_locked(struct fs_follower *f, size_t size, char *out)
+	REQUIRES(f->events->lock)
+{
+	size_t nr = f->rest.len < size ? f->rest.len : size;
+
+	memcpy(out, f->rest.data, nr);
+	f->rest.len -= nr;
+	memmove(f->rest.data, f->rest.data + nr, f->rest.len);
+	return nr;
 }
 
 /* The missed line from @off to where a kept one begins. False: there is no room for it. */
@@ -297,10 +327,35 @@ static size_t read_hole_locked(struct fs_follower *f, uint64_t off, size_t size,
 	return nr;
 }
 
+static size_t read_locked(struct fs_follower *f, uint64_t off, size_t size, char *out)
+	REQUIRES(f->events->lock)
+{
+	size_t nr = 0;
+
+	if (size > 0 && off == f->pos && off < f->events->start && f->rest.len > 0) {
+		nr = read_rest_locked(f, size, out);
+		f->pos = off + nr;
+		return nr;
+	}
+	buf_reset(&f->rest);
+	if (size > 0 && (off < f->events->start || (off == f->pos && off < f->hole_end))) {
+		nr = read_hole_locked(f, off, size, out);
+		f->pos = off + nr;
+		return nr;
+	}
+	if (size > 0 && off < f->events->end) {
+		nr = f->events->end - off < size ? (size_t)(f->events->end - off) : size;
+		copy_out_locked(f->events, off, nr, out);
+	}
+	f->pos = off + nr;
+	keep_rest_locked(f);
+	return nr;
+}
+
 int fs_follower_read(struct fs_follower *f, uint64_t off, size_t size, struct buf *out)
 {
 	uint64_t end = fs_events_size(f->events, NULL);
-	size_t nr = 0;
+	size_t nr;
 	int ret = 0;
 
 	/* What comes from here on is for the next read: there is room for no more. */
@@ -312,15 +367,7 @@ int fs_follower_read(struct fs_follower *f, uint64_t off, size_t size, struct bu
 	if (ret < 0)
 		return ret;
 	lock_take(&f->events->lock);
-	if (size == 0) {
-		nr = 0;
-	} else if (off < f->events->start || (off == f->pos && off < f->hole_end)) {
-		nr = read_hole_locked(f, off, size, out->data);
-	} else if (off < f->events->end) {
-		nr = f->events->end - off < size ? (size_t)(f->events->end - off) : size;
-		copy_out_locked(f->events, off, nr, out->data);
-	}
-	f->pos = off + nr;
+	nr = read_locked(f, off, size, out->data);
 	lock_drop(&f->events->lock);
 	out->len = nr;
 	if (out->data)

@@ -41,7 +41,10 @@ struct fs_follower;
 int fs_follower_new(struct fs_events *events, struct fs_follower **out);
 void fs_follower_free(struct fs_follower *follower);
 
-/* Up to @size bytes from @off on into @out, which is empty; none at the end. -ENOMEM. */
+/*
+ * Up to @size bytes from @off on into @out, which is empty; none at the end. Who reads in sequence
+ * has whole lines, whatever goes between two reads. -ENOMEM.
+ */
 int fs_follower_read(struct fs_follower *follower, uint64_t off, size_t size, struct buf *out);
 
 /* POLLIN when there is more than was read; else @ph, or NULL, is told when there is. */

@@ -192,6 +192,41 @@ static void test_a_slow_reader_is_told_twice(void **state)
 	fs_events_free(ev);
 }
 
+/* Whatever the reads were, and whatever went between them, no line is cut. */
+static void test_who_reads_in_sequence_has_whole_lines(void **state)
+{
+	for (size_t step = 1; step < 400; step += 7) {
+		struct fs_events *ev = NULL;
+		struct fs_follower *f = NULL;
+		auto_buf struct buf text = {0};
+		const char *at;
+		uint64_t missed;
+		int n = -1, told = 0;
+
+		assert_int_equal(fs_events_new(KEPT, &ev), 0);
+		assert_int_equal(fs_follower_new(ev, &f), 0);
+		for (int round = 0; round < 5; round++) {
+			auto_buf struct buf part = {0};
+
+			tell(ev, told, told + 5);
+			assert_int_equal(fs_follower_read(f, text.len, step, &part), 0);
+			assert_int_equal(buf_append(&text, part.data, part.len), 0);
+			tell(ev, told + 5, told + 1000);
+			told += 1000;
+			read_from(f, text.len, step, &text);
+		}
+		for (at = text.data; *at;) {
+			int next = parse_line(at, &at, &missed);
+
+			assert_true(next == -1 || next > n);
+			n = next == -1 ? n : next;
+		}
+		assert_int_equal(n, told - 1);
+		fs_follower_free(f);
+		fs_events_free(ev);
+	}
+}
+
 static void test_poll_tells_of_what_was_not_read(void **state)
 {
 	struct fs_events *ev = NULL;
@@ -252,6 +287,7 @@ int main(void)
 		cmocka_unit_test(test_what_is_gone_reads_as_one_line_of_its_length),
 		cmocka_unit_test(test_a_short_gap_is_still_an_object),
 		cmocka_unit_test(test_a_slow_reader_is_told_twice),
+		cmocka_unit_test(test_who_reads_in_sequence_has_whole_lines),
 		cmocka_unit_test(test_poll_tells_of_what_was_not_read),
 		cmocka_unit_test(test_what_comes_while_the_end_is_read_is_for_the_next_read),
 	};
