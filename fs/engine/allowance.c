@@ -5,7 +5,7 @@
  * a project of their own, and what is made in them is too. Else a tmpfs of that size is
  * mounted over the place of the layers. Either way statfs tells what is used; and outputs
  * are copied, since a blob may neither count for a project nor come from another
- * filesystem by renaming.
+ * filesystem by renaming. What we serve ourselves fs/upper counts.
  */
 #include "fs/engine/allowance.h"
 
@@ -42,11 +42,18 @@ static const char *const keeper_names[] = {
 	[FS_KEEPER_NONE] = "none",
 	[FS_KEEPER_QUOTA] = "quota",
 	[FS_KEEPER_TMPFS] = "tmpfs",
+	[FS_KEEPER_SERVED] = "served",
 };
 
 static bool is_limited(const struct fs_allowance *a)
 {
 	return a->bytes > 0 || a->files > 0;
+}
+
+/* Does anybody have to look at what is used? */
+static bool is_metered(const struct fs_allowance *a)
+{
+	return a->keeper == FS_KEEPER_QUOTA || a->keeper == FS_KEEPER_TMPFS;
 }
 
 /* --- project quota --- */
@@ -204,7 +211,10 @@ int fs_allowance_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_
 {
 	struct fs_allowance *a = &sb->rec.allowance;
 
-	(void)all;
+	if (is_limited(a) && (all->no_mounts || fs_plan_is_served(&sb->rec.plan))) {
+		a->keeper = FS_KEEPER_SERVED;
+		return 0;
+	}
 	if (!is_limited(a) || (a->under_quota && begin_quota(dir_fd, a) == 0))
 		return 0;
 	return begin_tmpfs(dir_fd, a, err);
@@ -225,7 +235,7 @@ int fs_allowance_set(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd
 	auto_close int fd = -1;
 	int ret;
 
-	if (a->keeper == FS_KEEPER_NONE)
+	if (!is_metered(a))
 		return 0;
 	fd = fs_engine_opendir(dir_fd, "upper", err);
 	if (fd < 0)
@@ -243,7 +253,7 @@ int fs_allowance_restore(struct fs_sandboxes *all, struct fs_sandbox *sb, int di
 	auto_close int fd = -1;
 	struct statfs st;
 
-	if (a->keeper == FS_KEEPER_NONE)
+	if (!is_metered(a))
 		return 0;
 	fd = fs_engine_opendir(dir_fd, "upper", err);
 	if (fd < 0)
@@ -264,12 +274,31 @@ static struct cas_limit tell_one(const char *name, uint64_t limit, uint64_t peak
 	};
 }
 
+/* Who refused knows. */
+static size_t tell_served(const struct fs_allowance *a, const struct fs_upper_usage *usage,
+			  struct cas_limit *out)
+{
+	size_t nr = 0;
+
+	if (a->bytes > 0) {
+		out[nr] = tell_one("output-bytes", a->bytes, usage->peak.bytes);
+		out[nr++].reached = usage->refused_bytes;
+	}
+	if (a->files > 0) {
+		out[nr] = tell_one("output-files", a->files, usage->peak.files);
+		out[nr++].reached = usage->refused_files;
+	}
+	return nr;
+}
+
 size_t fs_allowance_tell(struct fs_sandboxes *all, struct fs_sandbox *sb, struct cas_limit *out)
 {
 	const struct fs_allowance *a = &sb->rec.allowance;
 	struct fs_usage peak;
 	size_t nr = 0;
 
+	if (a->keeper == FS_KEEPER_SERVED)
+		return tell_served(a, &sb->usage, out);
 	if (!sb->meter)
 		return 0;
 	fs_meter_read(all->meters, sb->meter, &peak);
@@ -324,7 +353,7 @@ int fs_allowance_parse(const json_t *obj, struct fs_allowance *out)
 
 	if (!obj)
 		return 0;
-	for (int i = 0; keeper && i <= FS_KEEPER_TMPFS; i++) {
+	for (int i = 0; keeper && i <= FS_KEEPER_SERVED; i++) {
 		if (strcmp(keeper, keeper_names[i]) != 0)
 			continue;
 		a.keeper = (enum fs_keeper)i;

@@ -14,9 +14,10 @@ struct fs_sandbox;
 struct fs_sandboxes;
 
 enum fs_keeper {
-	FS_KEEPER_NONE,	 /* there is no limit */
-	FS_KEEPER_QUOTA, /* a project of the store's filesystem: EDQUOT */
-	FS_KEEPER_TMPFS, /* the layers lie in memory, in a filesystem of that size: ENOSPC */
+	FS_KEEPER_NONE,	  /* there is no limit */
+	FS_KEEPER_QUOTA,  /* a project of the store's filesystem: EDQUOT */
+	FS_KEEPER_TMPFS,  /* the layers lie in memory, in a filesystem of that size: ENOSPC */
+	FS_KEEPER_SERVED, /* we serve its layer, or it can write nothing: EDQUOT */
 };
 
 /* As it was asked for, and who keeps it; in the record. */

@@ -111,7 +111,7 @@ static bool may_move(const struct fs_sandbox *sb)
 {
 	/* What we served nobody else has ever had open. */
 	if (fs_plan_is_served(&sb->rec.plan))
-		return sb->rec.allowance.keeper == FS_KEEPER_NONE;
+		return true;
 	return sb->layers_idle && sb->group_ended && !sb->leftover &&
 	       sb->rec.allowance.keeper == FS_KEEPER_NONE;
 }

@@ -21,6 +21,7 @@
 #include "fs/sandbox/sandbox.h"
 #include "fs/slot/large.h"
 #include "fs/trace/hooks_i.h"
+#include "fs/upper/upper.h"
 
 struct buf;
 struct fs_crew;
@@ -74,6 +75,7 @@ struct fs_sandbox {
 	bool idle_proven;	      /* frozen: nobody of this mount namespace was inside */
 	bool group_ended;	      /* frozen: it had a control group, in which nobody is left */
 	struct fs_upper *upper;	      /* its layer, while it is served */
+	struct fs_upper_usage usage;  /* of a layer that was served, with a limit */
 	bool *moved;		      /* frozen: layer N had left its place (rec.plan.nr_layers) */
 	/* Of the bind and the layers, in the order of layers.c; NULL: not mounted. */
 	struct fs_mount_key *keys;

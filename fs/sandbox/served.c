@@ -53,6 +53,7 @@ int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint
 		.outputs = &sb->outputs,
 		.again = sb->rec.state != FS_SANDBOX_CREATING,
 	};
+	const struct fs_allowance *allowance = &sb->rec.allowance;
 	auto_close int fd = -1;
 	int dir_fd;
 	int ret;
@@ -66,6 +67,8 @@ int fs_sandbox_begin_upper(struct fs_sandboxes *all, struct fs_sandbox *sb, uint
 	if (fd < 0)
 		return fd;
 	spec.layer_fd = fd;
+	if (allowance->keeper == FS_KEEPER_SERVED)
+		spec.limit = (struct fs_usage){allowance->bytes, allowance->files};
 	ret = fs_upper_begin(all->uppers, &spec, &sb->upper, err);
 	/* The root may have been another's, for which these were inputs. */
 	if (ret == 0 && !forget_hidden(all, sb->upper, serial)) {
@@ -85,6 +88,7 @@ bool fs_sandbox_end_upper(struct fs_sandboxes *all, struct fs_sandbox *sb)
 	if (!sb->upper)
 		return true;
 	fs_upper_end(sb->upper);
+	fs_upper_usage(sb->upper, &sb->usage);
 	forgotten = !all->slots || fs_upper_each_stale(sb->upper, forget_stale, &f) == 0;
 	fs_upper_unref(sb->upper);
 	sb->upper = NULL;

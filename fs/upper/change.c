@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "fs/node/identity.h"
+#include "fs/upper/limit.h"
 #include "fs/upper/upper_i.h"
 
 /* A symlink or special file is changed by its name, everything else by a descriptor. */
@@ -117,6 +118,8 @@ static int change_open(struct fs_unode *node, const struct fs_change *c)
 		return fd;
 	if (c->set_size && ftruncate(fd, c->size) < 0)
 		ret = -errno;
+	if (c->set_size)
+		fs_ulimit_count(node, fd);
 	if (ret == 0)
 		ret = change_owner(node, c, fd);
 	if (ret == 0 && c->set_mode)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fs/backing/backing.h"
+#include "fs/upper/limit.h"
 #include "fs/upper/upper_i.h"
 #include "fs/view/attr.h"
 
@@ -130,6 +131,8 @@ static int publish_file(struct fs_unode *node, const char *name, int *fd)
 		return ret;
 	}
 	node->has_upper = true;
+	fs_ulimit_made(node);
+	fs_ulimit_count(node, *fd);
 	fs_ufd_add(node, steal_fd(fd));
 	fs_ufd_unref(node);
 	return 1;
@@ -149,6 +152,8 @@ static int publish_link(struct fs_unode *node, const char *name)
 	(void)utimensat(upper->work_fd, name, times, AT_SYMLINK_NOFOLLOW);
 	ret = place_file(node, name);
 	node->has_upper = ret == 0;
+	if (ret == 0)
+		fs_ulimit_made(node);
 	return ret < 0 ? ret : 1;
 }
 
@@ -158,6 +163,7 @@ int fs_upper_copy_up(struct fs_unode *node, bool empty, struct err *err)
 	struct fs_entry lower;
 	char name[FS_WORK_NAME_SZ];
 	auto_close int fd = -1;
+	uint64_t promised = 0;
 	bool done;
 	int ret;
 
@@ -171,15 +177,21 @@ int fs_upper_copy_up(struct fs_unode *node, bool empty, struct err *err)
 		done = true;
 	}
 	if (ret == 0 && !done)
+		ret = fs_ulimit_may_make(upper);
+	if (ret == 0 && !done)
 		upper->nr_busy++;
 	lower = node->lower;
 	fs_disk_tmp_name(upper, name);
 	fs_upper_unlock(upper);
 	if (ret < 0 || done)
 		return ret;
-	if (S_ISREG(node->type))
-		ret = fd = make_file(node, &lower, empty, name, err);
+	if (S_ISREG(node->type)) {
+		ret = fs_ulimit_promise(upper, -1, 0, empty ? 0 : lower.digest.size, &promised);
+		if (ret == 0)
+			ret = fd = make_file(node, &lower, empty, name, err);
+	}
 	fs_upper_lock(upper);
+	upper->promised -= promised;
 	if (ret >= 0)
 		ret = S_ISREG(node->type) ? publish_file(node, name, &fd)
 					  : publish_link(node, name);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fs/upper/limit.h"
 #include "fs/upper/upper_i.h"
 
 /*
@@ -77,6 +78,7 @@ ssize_t fs_upper_read(struct fs_unode *node, void *data, size_t size, off_t off)
 int fs_upper_write(struct fs_unode *node, const void *data, size_t size, off_t off, struct err *err)
 {
 	int ret = fs_upper_copy_up(node, false, err);
+	uint64_t promised;
 	int fd;
 
 	if (ret < 0)
@@ -84,14 +86,20 @@ int fs_upper_write(struct fs_unode *node, const void *data, size_t size, off_t o
 	fd = fs_upper_acquire(node);
 	if (fd < 0)
 		return fd;
-	ret = io_pwrite_full(fd, data, size, off);
+	ret = fs_ulimit_promise(node->upper, fd, (uint64_t)off, size, &promised);
+	if (ret == 0) {
+		ret = io_pwrite_full(fd, data, size, off);
+		fs_ulimit_settle(node, fd, promised);
+	}
 	fs_upper_release(node);
 	return ret;
 }
 
 int fs_upper_fallocate(struct fs_unode *node, int mode, off_t off, off_t len, struct err *err)
 {
+	bool takes = (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_UNSHARE_RANGE)) == 0;
 	int ret = fs_upper_copy_up(node, false, err);
+	uint64_t promised;
 	int fd;
 
 	if (ret < 0)
@@ -99,7 +107,13 @@ int fs_upper_fallocate(struct fs_unode *node, int mode, off_t off, off_t len, st
 	fd = fs_upper_acquire(node);
 	if (fd < 0)
 		return fd;
-	ret = fallocate(fd, mode, off, len) < 0 ? -errno : 0;
+	/* What makes room, or moves what is there, takes next to nothing. */
+	ret = fs_ulimit_promise(node->upper, fd, (uint64_t)off, takes ? (uint64_t)len : 0,
+				&promised);
+	if (ret == 0) {
+		ret = fallocate(fd, mode, off, len) < 0 ? -errno : 0;
+		fs_ulimit_settle(node, fd, promised);
+	}
 	fs_upper_release(node);
 	return ret;
 }

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include "fs/node/identity.h"
+#include "fs/upper/limit.h"
+#include "fs/upper/place.h"
 #include "fs/upper/upper_i.h"
 
 int fs_upper_check(const struct fs_upper *upper)
@@ -276,6 +278,7 @@ static int found_upper(struct fs_unode *dir, const char *name, const struct fs_d
 		return ret;
 	ret = fs_unode_is_dir(node) ? find_lower(node, dir, name, err) : 0;
 	take_disk(node, disk);
+	fs_ulimit_met(node, &disk->st);
 	/* What the tree does not have is the action's. */
 	node->free = true;
 	if (ret == 0 && node->has_lower && !node->origin)

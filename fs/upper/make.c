@@ -7,6 +7,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "fs/upper/limit.h"
+#include "fs/upper/place.h"
 #include "fs/upper/upper_i.h"
 
 /* One that is being made: where, and what became of it. */
@@ -186,6 +188,8 @@ static int make_locked(struct making *m, struct fs_found *out, struct err *err)
 		return m->dir_fd;
 	ret = check_free(m, &over, err);
 	if (ret == 0)
+		ret = fs_ulimit_may_make(dir->upper);
+	if (ret == 0)
 		fs_uplace_touch(dir, m->what->name);
 	if (ret == 0)
 		ret = over ? make_over_whiteout(m) : make_at(m, m->dir_fd, m->what->name);
@@ -197,6 +201,8 @@ static int make_locked(struct making *m, struct fs_found *out, struct err *err)
 				       S_ISDIR(m->what->mode) ? AT_REMOVEDIR : 0);
 		if (ret < 0 && out->node)
 			fs_dent_remove(out->node->names);
+		if (ret == 0)
+			fs_ulimit_made(out->node);
 	}
 	if (m->fd >= 0)
 		(void)close(steal_fd(&m->fd));

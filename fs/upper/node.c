@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/upper/limit.h"
 #include "fs/upper/upper_i.h"
 
 struct fs_unode *fs_unode_new(struct fs_upper *upper, mode_t type)
@@ -200,6 +201,7 @@ static void node_free(struct fs_unode *node)
 		fs_disk_drop(node->upper, name);
 	}
 	fs_upper_list_drop(node);
+	fs_ulimit_freed(node);
 	if (S_ISLNK(node->type) && node->has_lower)
 		free((char *)node->lower.target);
 	free(node->origin);

@@ -7,12 +7,13 @@
  * learns of it then is the tree's, too, but for names: those of nodes of the layer, and
  * those that the layer hides. They are written down, and forgotten when it ends.
  */
+#include "fs/upper/place.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fs/node/identity.h"
-#include "fs/upper/upper_i.h"
 
 #define NAMES_MAX 256 /* above, all of the directory is forgotten */
 

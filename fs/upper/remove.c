@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/upper/limit.h"
+#include "fs/upper/place.h"
 #include "fs/upper/upper_i.h"
 
 /*
@@ -121,6 +123,7 @@ static int remove_found(struct fs_unode *dir, const char *name, struct fs_unode 
 {
 	int hides = fs_upper_hides(dir, name, err);
 	int ret = hides < 0 ? hides : 0;
+	bool last = false;
 	int dir_fd;
 
 	if (ret == 0 && !dir->has_upper)
@@ -131,6 +134,7 @@ static int remove_found(struct fs_unode *dir, const char *name, struct fs_unode 
 	dir_fd = fs_disk_dir(dir);
 	if (dir_fd < 0)
 		return dir_fd;
+	last = fs_ulimit_is_last(node, dir_fd, name);
 	if (node->has_upper)
 		ret = remove_upper(node, dir_fd, name, hides > 0);
 	else
@@ -141,6 +145,8 @@ static int remove_found(struct fs_unode *dir, const char *name, struct fs_unode 
 	fs_dent_remove(fs_dent_find(dir, name));
 	if (fs_unode_is_dir(node))
 		node->removed = true;
+	if (last)
+		fs_ulimit_gone(node);
 	return 0;
 }
 

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fs/upper/limit.h"
+#include "fs/upper/place.h"
 #include "fs/upper/upper_i.h"
 
 /*
@@ -247,6 +249,7 @@ static int move_names(struct move *m)
 static int rename_locked(struct move *m, struct fs_unode **copy)
 {
 	struct fs_unode *old;
+	bool last = false;
 	bool moved;
 	int ret = look_both(m);
 
@@ -263,10 +266,14 @@ static int rename_locked(struct move *m, struct fs_unode **copy)
 	ret = prepare(m);
 	fs_uplace_touch(m->from.dir, m->from.name);
 	fs_uplace_touch(m->to.dir, m->to.name);
-	if (ret == 0 && old && !(m->flags & RENAME_EXCHANGE))
+	if (ret == 0 && old && !(m->flags & RENAME_EXCHANGE)) {
+		last = fs_ulimit_is_last(old, m->to.dir_fd, m->to.name);
 		ret = fs_upper_keep(old, m->to.dir_fd, m->to.name, false, &moved);
+	}
 	if (ret == 0)
 		ret = move_and_hide(m);
+	if (ret == 0 && last)
+		fs_ulimit_gone(old);
 	return ret < 0 ? ret : move_names(m);
 }
 

@@ -8,6 +8,8 @@
 
 #include "fs/engine/engine.h"
 #include "fs/node/identity.h"
+#include "fs/upper/limit.h"
+#include "fs/upper/place.h"
 #include "fs/upper/upper_i.h"
 #include "meta/meta.h"
 
@@ -199,6 +201,8 @@ static int upper_fill(struct fs_upper *upper, const struct fs_upper_spec *spec, 
 		ret = make_root(upper, &spec->root, err);
 	if (ret == 0 && !upper->has_root)
 		ret = fs_uplaces_make(upper, err);
+	if (ret == 0)
+		ret = fs_ulimit_begin(upper, spec);
 	return ret < 0 && err && !err->code
 		       ? err_set(err, ret, "cannot serve a layer: %s", strerrordesc_np(-ret))
 		       : ret;

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "cas/digest.h"
+#include "fs/engine/meter.h"
 #include "fs/sandbox/sandbox.h"
 
 struct err;
@@ -54,8 +55,9 @@ struct fs_upper_spec {
 	struct cas_digest root; /* with the directories that outputs need */
 	enum fs_writable writable;
 	const struct fs_outputs *outputs;
-	int layer_fd; /* STORE/sandboxes/ID/upper/0, borrowed */
-	bool again;   /* it was served before */
+	int layer_fd;	       /* STORE/sandboxes/ID/upper/0, borrowed */
+	bool again;	       /* it was served before */
+	struct fs_usage limit; /* what may be written; 0: any number */
 };
 
 /*
@@ -86,6 +88,14 @@ struct fs_upper_stale {
 int fs_upper_each_stale(const struct fs_upper *upper,
 			int (*each)(void *ctx, const struct fs_upper_stale *stale), void *ctx);
 
+/* How much was written to a layer, at its most, and what was too much. Only if it has a limit. */
+struct fs_upper_usage {
+	struct fs_usage peak;
+	bool refused_bytes;
+	bool refused_files;
+};
+void fs_upper_usage(struct fs_upper *upper, struct fs_upper_usage *out);
+
 /* Is there any layer? If not, nothing below needs to be asked. */
 bool fs_uppers_any(const struct fs_uppers *all);
 
@@ -105,7 +115,8 @@ void fs_uppers_reap(struct fs_uppers *all);
 /*
  * Operations on nodes that the kernel knows. Negative: what the caller of the system call
  * gets, but for the two cases above. -ESTALE: the sandbox has ended. -EROFS: the policy
- * forbids it. -EBUSY: an output that was made beforehand is not to be removed.
+ * forbids it. -EDQUOT: it would be more than the limit. -EBUSY: an output that was made beforehand
+ * is not to be removed.
  */
 
 struct fs_caller {

@@ -32,19 +32,7 @@ struct fs_dent {
 };
 
 struct fs_ulist_item;
-
-/* A directory in which outputs are made, or above one: place.c. */
-struct fs_uplace {
-	UT_hash_handle hh; /* in upper->places; constant, as are the next three */
-	struct fs_key key; /* of its path in the tree */
-	char *path;
-	bool shared;	       /* outputs are made in it: the layer answers for the tree's node */
-	bool whole;	       /* all that is known of it is to be forgotten in the end */
-	bool changed;	       /* once the layer has ended: its attributes are */
-	struct fs_unode *node; /* counted; NULL: not met yet */
-	size_t nr_names;       /* that are to be forgotten in the end */
-	char **names;
-};
+struct fs_uplace;
 
 struct fs_unode {
 	struct fs_upper *upper;
@@ -68,6 +56,9 @@ struct fs_unode {
 	bool orphan : 1;     /* it has a name in w, to be deleted with it */
 	bool pinned : 1;     /* it has no name: its descriptor is all there is */
 	bool removed : 1;    /* a directory that is gone */
+	bool counted : 1;    /* it is one of the files that count for the limit */
+	bool gone : 1;	     /* counted: it has lost its last name on disk */
+	uint64_t charged;    /* counted: bytes that count */
 	mode_t mode;
 	struct fs_entry lower;
 	char *origin;		 /* has_lower, moved away: its path in the tree */
@@ -102,13 +93,18 @@ struct fs_upper {
 	char **hidden;
 
 	_Atomic bool apart; /* its places do not show what the tree does */
+	struct fs_usage limit;
 
 	struct lock lock; /* rank INODE */
 	pthread_cond_t idle;
 	unsigned nr_busy; /* who uses a descriptor without the lock */
 	bool ended;
-	bool has_root; /* constant: the root is shown as a node of the layer */
-	bool any_odd;  /* some entry on disk has attributes */
+	bool has_root;	      /* constant: the root is shown as a node of the layer */
+	bool any_odd;	      /* some entry on disk has attributes */
+	struct fs_usage used; /* with a limit, as the next three */
+	uint64_t promised;    /* bytes that are being written */
+	size_t nr_gone;	      /* nodes that are gone */
+	struct fs_upper_usage usage;
 	int root_fd;
 	int work_fd;
 	uint64_t next_tmp;
@@ -256,22 +252,6 @@ int fs_upper_copy_up(struct fs_unode *node, bool empty, struct err *err);
 int fs_upper_keep(struct fs_unode *node, int dir_fd, const char *name, bool may_move, bool *moved);
 /* Put a whiteout at @name, where nothing is in the layer. */
 int fs_upper_put_whiteout(struct fs_upper *upper, int dir_fd, const char *name);
-
-/* place.c */
-
-/* At the beginning, when the root is there; the table does not change after that. */
-int fs_uplaces_make(struct fs_upper *upper, struct err *err);
-/* In the end: lets go of nodes; then, of all. */
-void fs_uplaces_end(struct fs_upper *upper);
-void fs_uplaces_fini(struct fs_upper *upper);
-/* @any: what is constant of it; NULL: none has the key. */
-struct fs_uplace *fs_uplace_find(const struct fs_upper *upper, const struct fs_key *key);
-/* A directory was found: it may be one of them. */
-void fs_uplace_settle(struct fs_unode *dir);
-/* Does the kernel know the directory as one of the tree? */
-bool fs_uplace_is_tree(const struct fs_unode *node);
-/* The kernel learns, or has learned, of @name in @dir what is only so in this layer. */
-void fs_uplace_touch(struct fs_unode *dir, const char *name);
 
 /* data.c */
 
