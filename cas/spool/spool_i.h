@@ -20,6 +20,7 @@ struct cas_put_bytes_at;
 struct err;
 
 #define CAS_SPOOL_MOVERS_MAX 255
+#define CAS_SPOOL_NS_PER_MS  1000000ULL
 /* A blob that failed so often (some six seconds) is stuck as far as waiters are concerned. */
 #define CAS_SPOOL_STUCK 6
 

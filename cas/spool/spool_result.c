@@ -29,7 +29,6 @@
 #define PATH_SZ	  (sizeof(RESULTS "/") + CAS_LAYOUT_PATH_SZ)
 #define RETRY_MS  100
 #define MAX_SHIFT 8
-#define NS_PER_MS 1000000ULL
 
 static void path_of(const uint8_t hash[CAS_HASH_SZ], char out[PATH_SZ])
 {
@@ -306,7 +305,7 @@ static void settle(struct cas_spool *s, struct cas_spool_result *r, int ret) REQ
 			 strerrordesc_np(-ret));
 	(void)snprintf(s->last_error, sizeof(s->last_error), "cannot write a result: %s",
 		       strerrordesc_np(-ret));
-	r->due_ns = lock_now_ns() + ((unsigned long long)s->opts.retry_ms * NS_PER_MS
+	r->due_ns = lock_now_ns() + ((unsigned long long)s->opts.retry_ms * CAS_SPOOL_NS_PER_MS
 				     << (r->attempts < MAX_SHIFT ? r->attempts : MAX_SHIFT));
 	r->attempts++;
 }
