@@ -6,7 +6,7 @@
 #include "fs/backing/backing.h"
 #include "fs/backing/probe.h"
 #include "fs/capture/early.h"
-#include "fs/control/channel.h"
+#include "fs/channel/channel.h"
 #include "fs/fs.h"
 #include "fs/report/fetch_stats.h"
 #include "fs/report/metrics.h"

@@ -22,7 +22,7 @@
 #include "fs/backing/iobuf.h"
 #include "fs/backing/open_reply.h"
 #include "fs/backing/passthrough.h"
-#include "fs/control/channel.h"
+#include "fs/channel/channel.h"
 #include "fs/node/handle.h"
 #include "fs/node/inode.h"
 #include "fs/report/events.h"

@@ -27,7 +27,7 @@
 #include "fs/backing/await.h"
 #include "fs/backing/backing.h"
 #include "fs/backing/probe.h"
-#include "fs/control/channel.h"
+#include "fs/channel/channel.h"
 #include "fs/control/control.h"
 #include "fs/control/prefetch.h"
 #include "fs/control/quota.h"

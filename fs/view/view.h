@@ -26,7 +26,7 @@ enum fs_kind {
 	FS_KIND_FILE,	 /* the bytes of entry.digest */
 	FS_KIND_SYMLINK, /* entry.target */
 	FS_KIND_TEXT,	 /* made at each open by fs_view_ops.text */
-	FS_KIND_CONTROL, /* a conversation: fs/control/channel.h */
+	FS_KIND_CONTROL, /* a conversation: fs/channel/channel.h */
 	FS_KIND_EVENTS,	 /* a file that grows: fs/report/events.h */
 	FS_KIND_UPPER,	 /* a node of a layer that we serve, of any type: fs/upper/upper.h */
 };

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
-#include "fs/control/channel.h"
+#include "fs/channel/channel.h"
 #include "fs/control/control.h"
 #include "fs/serve/executor.h"
 #include "tests/lib/box.h"

@@ -1,6 +1,6 @@
-/* fs/control/channel.h - conversations with the control file */
-#ifndef FS_CONTROL_CHANNEL_H
-#define FS_CONTROL_CHANNEL_H
+/* fs/channel/channel.h - conversations with the control file */
+#ifndef FS_CHANNEL_CHANNEL_H
+#define FS_CHANNEL_CHANNEL_H
 
 #include <stdbool.h>
 #include <stddef.h>
