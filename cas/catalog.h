@@ -72,9 +72,10 @@ struct cas_catalog_ops {
 	void (*blob_touch)(void *ctx, const struct cas_digest *digest);
 	/*
 	 * Queue a use of @root, a Directory, and of all that is below it: one row however
-	 * much that is, which eviction spreads over the tree.
+	 * much that is, which eviction spreads over the tree. @over: nothing of it is going
+	 * to be read on account of this use, so that it need not be told of soon.
 	 */
-	void (*tree_touch)(void *ctx, const struct cas_digest *root);
+	void (*tree_touch)(void *ctx, const struct cas_digest *root, bool over);
 	/* Queue the end of a row: the file is gone. May be called with a shard lock held. */
 	void (*blob_drop)(void *ctx, const struct cas_digest *digest);
 

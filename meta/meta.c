@@ -55,9 +55,28 @@ static int index_open(struct meta *meta, struct err *err)
 	bool fresh;
 	int ret = meta_index_open(&opts, &meta->index, &fresh, err);
 
+	atomic_store_explicit(&meta->index_tried, true, memory_order_release);
 	if (ret == 0 && fresh)
 		atomic_store(&meta->needs_reconcile, true);
 	return ret;
+}
+
+/* Many a command that uses the store asks nothing of the index. */
+struct meta_index *meta_index_of(struct meta *meta)
+{
+	struct err err = {0};
+
+	if (atomic_load_explicit(&meta->index_tried, memory_order_acquire))
+		return meta->index;
+	lock_take(&meta->index_lock);
+	if (!atomic_load_explicit(&meta->index_tried, memory_order_relaxed)) {
+		int ret = index_open(meta, &err);
+
+		if (ret < 0)
+			log_warn("going without the index: %s", err_text(&err, ret));
+	}
+	lock_drop(&meta->index_lock);
+	return meta->index;
 }
 
 static void rows_lost(void *ctx)
@@ -73,6 +92,7 @@ static int queue_open(struct meta *meta, struct err *err)
 		.write = meta->opts.mode == META_WRITER ? meta_record_write : meta_record_send,
 		.lost = rows_lost,
 		.ctx = meta,
+		.late = meta->opts.mode == META_CLIENT,
 	};
 
 	if (meta->opts.mode == META_READER)
@@ -120,6 +140,7 @@ static int release(struct meta *meta, struct err *err)
 	index_ret = meta_index_close(meta->index, err);
 	meta_dirs_free(meta->dirs);
 	lock_fini(&meta->ledger_lock);
+	lock_fini(&meta->index_lock);
 	free(meta);
 	return ret < 0 ? ret : index_ret;
 }
@@ -138,9 +159,10 @@ int meta_open(struct cas_store *store, const struct meta_options *opts, struct m
 	meta->store = store;
 	meta->opts = *opts;
 	meta->catalog = (struct cas_catalog){.ops = &meta_catalog_ops, .ctx = meta};
+	lock_init(&meta->index_lock, LOCK_RANK_INDEX, "meta.index_lock");
 	lock_init(&meta->ledger_lock, LOCK_RANK_LEDGER, "meta.ledger_lock");
 	ret = meta_dirs_new(&meta->dirs);
-	if (ret == 0)
+	if (ret == 0 && opts->mode == META_WRITER)
 		ret = index_open(meta, err);
 	if (ret == 0)
 		ret = ledger_open(meta, err);
@@ -231,7 +253,7 @@ static int stat_ledger(struct meta *meta, struct meta_stat *out, struct err *err
 
 int meta_stat(struct meta *meta, struct meta_stat *out, struct err *err)
 {
-	struct meta_stat stat = {.directories = meta_index_dir_count(meta->index)};
+	struct meta_stat stat = {.directories = meta_index_dir_count(meta_index_of(meta))};
 	int ret = stat_ledger(meta, &stat, NULL);
 
 	if (ret < 0) {
@@ -273,5 +295,5 @@ void meta_sandbox_record(struct meta *meta, const struct meta_sandbox_row *row)
 
 int meta_clear_stale_readers(struct meta *meta)
 {
-	return meta_index_clear_stale_readers(meta->index);
+	return meta_index_clear_stale_readers(meta_index_of(meta));
 }

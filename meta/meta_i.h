@@ -15,14 +15,16 @@ struct meta_queue;
 struct meta_row;
 
 /*
- * WRITER has all parts. CLIENT and READER have what could be opened for reading (the
- * index may be NULL, the ledger is opened when first asked for); READER has no queue.
+ * WRITER has all parts. CLIENT and READER open index and ledger for reading when they are
+ * first asked for, and go without where that fails; READER has no queue.
  */
 struct meta {
 	struct cas_store *store;
 	struct meta_options opts;
 	struct cas_catalog catalog;
-	struct meta_index *index;
+	struct lock index_lock;	  /* held while the index is opened late */
+	_Atomic bool index_tried; /* pairs with itself: then index is what it stays */
+	struct meta_index *index; /* WRITER: this; others: meta_index_of */
 	struct meta_dirs *dirs;
 	struct meta_queue *queue;
 	/* Rows may be missing; goes to the ledger's state at close. */
@@ -41,6 +43,9 @@ extern const struct cas_catalog_ops meta_catalog_ops;
  * reconcile. */
 int meta_record_write(void *ctx, const struct meta_row *rows, bool flush, struct err *err);
 int meta_record_send(void *ctx, const struct meta_row *rows, bool flush, struct err *err);
+
+/* The index for reading; NULL: there is none. */
+struct meta_index *meta_index_of(struct meta *meta);
 
 /* The ledger for reading; NULL: there is none. */
 struct meta_ledger *meta_ledger_get_locked(struct meta *meta) REQUIRES(meta->ledger_lock);

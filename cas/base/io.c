@@ -107,20 +107,21 @@ int io_read_file(int dir_fd, const char *path, size_t max, struct buf *out)
 
 	if (fd < 0)
 		return -errno;
-	for (;;) {
+	/* Most have a few lines, for which no pages are to be mapped. */
+	for (size_t step = 4096;; step = 65536) {
 		ssize_t got;
-		int ret = buf_reserve(out, 65536);
+		int ret = buf_reserve(out, step);
 
 		if (ret < 0)
 			return ret;
-		got = io_read_full(fd, out->data + out->len, 65536);
+		got = io_read_full(fd, out->data + out->len, step);
 		if (got < 0)
 			return (int)got;
 		out->len += (size_t)got;
 		out->data[out->len] = '\0';
 		if (out->len - start > max)
 			return -EFBIG;
-		if (got < 65536)
+		if ((size_t)got < step)
 			return 0;
 	}
 }

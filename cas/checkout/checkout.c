@@ -229,7 +229,7 @@ int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int 
 	if (ret < 0)
 		return ret;
 	catalog = cas_store_catalog(store);
-	catalog->ops->tree_touch(catalog->ctx, root);
+	catalog->ops->tree_touch(catalog->ctx, root, false);
 	checkout_init(&co, store, dest, opts, &own);
 	ret = checkout_run(&co, root, &d, opts && opts->snapshot, err);
 	checkout_fini(&co);

@@ -209,7 +209,7 @@ int cas_ingest(struct cas_store *store, const char *path, const struct cas_inges
 	ret = verdict(&in, err);
 	/* What was known is used now as well as what is new. */
 	if (ret == 0 && result.is_directory)
-		in.catalog->ops->tree_touch(in.catalog->ctx, &result.digest);
+		in.catalog->ops->tree_touch(in.catalog->ctx, &result.digest, false);
 	else if (ret == 0)
 		in.catalog->ops->blob_touch(in.catalog->ctx, &result.digest);
 	cas_pool_fini(&in.pool);

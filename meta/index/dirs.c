@@ -255,7 +255,7 @@ static int ask_known(struct meta *meta, struct question *q, int *ret)
 		*ret = ask_packed(q, packed);
 		return 1;
 	}
-	if (meta_index_dir_use(meta->index, q->digest, ask_bytes, q, ret) != 1)
+	if (meta_index_dir_use(meta_index_of(meta), q->digest, ask_bytes, q, ret) != 1)
 		return 0;
 	if (*ret != -EUCLEAN)
 		return 1;
@@ -302,7 +302,8 @@ int meta_dirs_get(struct meta *meta, const struct cas_digest *digest, struct met
 	struct meta_packed *packed = memory_get(meta->dirs, digest);
 	int ret = 0;
 
-	if (!packed && meta_index_dir_use(meta->index, digest, copy_bytes, &packed, &ret) == 1) {
+	if (!packed &&
+	    meta_index_dir_use(meta_index_of(meta), digest, copy_bytes, &packed, &ret) == 1) {
 		if (ret < 0)
 			return ret;
 		if (packed_check(packed, digest) < 0) {

@@ -33,7 +33,7 @@ static int known_find(struct meta *meta, const uint8_t hash[CAS_HASH_SZ], bool *
 			return 1;
 		/* A row without a stamp takes nothing away from what the index knows. */
 	}
-	return meta_index_blob_get(meta->index, hash, has_stamp, stamp) == 1 ? 1 : ret;
+	return meta_index_blob_get(meta_index_of(meta), hash, has_stamp, stamp) == 1 ? 1 : ret;
 }
 
 static int op_blob_find(void *ctx, const struct cas_digest *digest, struct cas_stamp *stamp)
@@ -93,11 +93,15 @@ static void op_blob_touch(void *ctx, const struct cas_digest *digest)
 		push(meta, meta_row_new(META_ROW_TOUCH, digest));
 }
 
-static void op_tree_touch(void *ctx, const struct cas_digest *root)
+static void op_tree_touch(void *ctx, const struct cas_digest *root, bool over)
 {
 	struct meta *meta = ctx;
 
-	if (!unwanted(meta, root))
+	if (unwanted(meta, root))
+		return;
+	if (over)
+		meta_queue_keep(meta->queue, meta_row_new(META_ROW_TREE, root));
+	else
 		push(meta, meta_row_new(META_ROW_TREE, root));
 }
 
@@ -140,7 +144,7 @@ static int op_file_find(void *ctx, const struct cas_file_id *id, struct cas_dige
 {
 	struct meta *meta = ctx;
 
-	return meta_index_file_get(meta->index, id, digest);
+	return meta_index_file_get(meta_index_of(meta), id, digest);
 }
 
 static void op_file_add(void *ctx, const struct cas_file_id *id, const struct cas_digest *digest)

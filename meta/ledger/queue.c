@@ -30,7 +30,7 @@
 
 struct meta_queue {
 	struct meta_queue_ops ops;
-	pthread_t thread;
+	pthread_t thread; /* valid with has_thread */
 	struct lock lock;
 	pthread_cond_t work;
 	pthread_cond_t done;
@@ -45,6 +45,8 @@ struct meta_queue {
 	uint64_t nr_told GUARDED_BY(lock);    /* of them, by a flush */
 	struct err lost_err GUARDED_BY(lock); /* of the latest loss */
 	bool stop GUARDED_BY(lock);
+	bool has_thread GUARDED_BY(lock);
+	bool no_thread GUARDED_BY(lock); /* somebody writes in place of it */
 };
 
 struct meta_row *meta_row_new(enum meta_row_kind kind, const struct cas_digest *digest)
@@ -137,7 +139,9 @@ static bool push_locked(struct meta_queue *q, struct meta_row *row) REQUIRES(q->
 	return true;
 }
 
-void meta_queue_push(struct meta_queue *q, struct meta_row *row)
+static void thread_start_locked(struct meta_queue *q) REQUIRES(q->lock);
+
+static void push(struct meta_queue *q, struct meta_row *row, bool soon)
 {
 	bool lost = row == NULL;
 
@@ -150,11 +154,25 @@ void meta_queue_push(struct meta_queue *q, struct meta_row *row)
 		q->nr_lost++;
 		(void)err_set(&q->lost_err, -ENOBUFS, "too many rows are waiting to be recorded");
 	}
+	if (soon || q->nr_rows >= GATHER_ROWS)
+		thread_start_locked(q);
 	lock_drop(&q->lock);
 	meta_row_free(row);
 	if (lost)
 		q->ops.lost(q->ops.ctx);
 }
+
+void meta_queue_push(struct meta_queue *q, struct meta_row *row)
+{
+	push(q, row, true);
+}
+
+void meta_queue_keep(struct meta_queue *q, struct meta_row *row)
+{
+	push(q, row, false);
+}
+
+static void write_here_locked(struct meta_queue *q) REQUIRES(q->lock);
 
 int meta_queue_flush(struct meta_queue *q, struct err *err)
 {
@@ -163,7 +181,10 @@ int meta_queue_flush(struct meta_queue *q, struct err *err)
 
 	lock_take(&q->lock);
 	want = ++q->flush_wanted;
-	(void)pthread_cond_signal(&q->work);
+	if (q->has_thread)
+		(void)pthread_cond_signal(&q->work);
+	else if (!q->no_thread)
+		write_here_locked(q);
 	while (q->flush_done < want)
 		(void)lock_wait(&q->lock, &q->done, 0);
 	if (q->nr_lost != q->nr_told)
@@ -289,6 +310,22 @@ static void *queue_thread(void *arg)
 	}
 }
 
+/* In place of the thread, until nothing is left that anybody pushed or waits for. */
+static void write_here_locked(struct meta_queue *q) REQUIRES(q->lock)
+{
+	q->no_thread = true;
+	while (q->head || q->flush_done < q->flush_wanted) {
+		uint64_t wanted = q->flush_wanted;
+		struct meta_row *batch = take_locked(q);
+		bool flush = !q->head && wanted > q->flush_done;
+
+		lock_drop(&q->lock);
+		write_batch(q, batch, flush, wanted);
+		lock_take(&q->lock);
+	}
+	q->no_thread = false;
+}
+
 /* Signals are the program's business, not this thread's. */
 static int thread_start(struct meta_queue *q)
 {
@@ -300,6 +337,13 @@ static int thread_start(struct meta_queue *q)
 	rc = pthread_create(&q->thread, NULL, queue_thread, q);
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return -rc;
+}
+
+/* Where there can be none, rows are written in a flush and in the end. */
+static void thread_start_locked(struct meta_queue *q)
+{
+	if (!q->has_thread && !q->no_thread)
+		q->has_thread = thread_start(q) == 0;
 }
 
 static void queue_release(struct meta_queue *q)
@@ -322,23 +366,30 @@ int meta_queue_new(const struct meta_queue_ops *ops, struct meta_queue **out, st
 	lock_init(&q->lock, LOCK_RANK_QUEUE, "meta_queue.lock");
 	lock_cond_init(&q->work);
 	lock_cond_init(&q->done);
-	ret = thread_start(q);
+	ret = ops->late ? 0 : thread_start(q);
 	if (ret < 0) {
 		queue_release(q);
 		return err_set(err, ret, "cannot start the thread that records rows");
 	}
+	q->has_thread = !ops->late;
 	*out = q;
 	return 0;
 }
 
 void meta_queue_free(struct meta_queue *q)
 {
+	bool has_thread;
+
 	if (!q)
 		return;
 	lock_take(&q->lock);
 	q->stop = true;
 	(void)pthread_cond_signal(&q->work);
+	has_thread = q->has_thread;
+	if (!has_thread)
+		write_here_locked(q);
 	lock_drop(&q->lock);
-	(void)pthread_join(q->thread, NULL);
+	if (has_thread)
+		(void)pthread_join(q->thread, NULL);
 	queue_release(q);
 }

@@ -71,12 +71,17 @@ struct meta_queue;
 struct meta_queue_ops {
 	/*
 	 * Record the list @rows (linked by next; may be NULL). @flush: somebody waits for
-	 * everything so far. On the queue's thread, no lock held. A failure is logged.
+	 * everything so far. By one thread at a time, no lock held. A failure is logged.
 	 */
 	int (*write)(void *ctx, const struct meta_row *rows, bool flush, struct err *err);
 	/* Rows were dropped or failed. Any thread, no lock held. */
 	void (*lost)(void *ctx);
 	void *ctx;
+	/*
+	 * There is a thread only when something is pushed that should not wait. What is
+	 * written before that, in a flush or at the end, is written by who asks for it.
+	 */
+	bool late;
 };
 
 int meta_queue_new(const struct meta_queue_ops *ops, struct meta_queue **out, struct err *err);
@@ -85,6 +90,8 @@ void meta_queue_free(struct meta_queue *q);
 
 /* Takes the row. NULL counts as a lost row. */
 void meta_queue_push(struct meta_queue *q, struct meta_row *row);
+/* The same for a row that may wait for the next one, a flush, or the end. */
+void meta_queue_keep(struct meta_queue *q, struct meta_row *row);
 
 /*
  * 0 when everything pushed before is recorded; the latest error when some was lost since a

@@ -242,7 +242,7 @@ static int mem_victims(void *ctx, const struct cas_victim *after, struct cas_vic
 	return nr;
 }
 
-static void mem_tree_touch(void *ctx, const struct cas_digest *root)
+static void mem_tree_touch(void *ctx, const struct cas_digest *root, bool over)
 {
 	struct tests_catalog *c = ctx;
 

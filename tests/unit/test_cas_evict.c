@@ -360,7 +360,7 @@ static void trees_use_counts(void **state, bool believed)
 	put_tree(store, &file, &root, &sub);
 	for (unsigned i = 0; i < 4; i++)
 		put_number(store, i, &d[i]);
-	ops->ops->tree_touch(ops->ctx, &root);
+	ops->ops->tree_touch(ops->ctx, &root, false);
 	assert_int_equal(evict(store, on_disk(store) - 3 * SIZE, false, NULL).freed_blobs, 3);
 	assert_int_equal(cas_store_has(store, &file), 1);
 	assert_int_equal(cas_store_has(store, &sub), 1);
@@ -396,7 +396,7 @@ static int use_late(void *ctx, bool *changed)
 	struct late_use *u = ctx;
 
 	*changed = false;
-	u->catalog->ops->tree_touch(u->catalog->ctx, u->root);
+	u->catalog->ops->tree_touch(u->catalog->ctx, u->root, false);
 	u->catalog->ops->blob_touch(u->catalog->ctx, u->blob);
 	return 0;
 }

@@ -105,12 +105,17 @@ static int memory_trees(void *ctx, int64_t after_ns, struct cas_victim *out, int
 	return 0;
 }
 
+static void memory_tree_touch(void *ctx, const struct cas_digest *root, bool over)
+{
+	memory_blob_note(ctx, root);
+}
+
 static const struct cas_catalog_ops memory_ops = {
 	.blob_find = memory_blob_find,
 	.size_find = memory_size_find,
 	.blob_add = memory_blob_add,
 	.blob_touch = memory_blob_note,
-	.tree_touch = memory_blob_note,
+	.tree_touch = memory_tree_touch,
 	.blob_drop = memory_blob_note,
 	.file_find = memory_file_find,
 	.file_add = memory_file_add,

@@ -26,6 +26,7 @@ struct recorder {
 	_Atomic int nr_flushes;
 	_Atomic int nr_lost;
 	_Atomic int ret;
+	pthread_t writer; /* of the latest batch */
 	uint64_t last_size;
 	bool ordered;
 };
@@ -36,6 +37,7 @@ static int record(void *ctx, const struct meta_row *rows, bool flush, struct err
 
 	(void)pthread_mutex_lock(&r->gate);
 	(void)pthread_mutex_unlock(&r->gate);
+	r->writer = pthread_self();
 	for (; rows; rows = rows->next) {
 		r->ordered &= rows->digest.size > r->last_size;
 		r->last_size = rows->digest.size;
@@ -53,14 +55,19 @@ static void lost(void *ctx)
 	atomic_fetch_add(&r->nr_lost, 1);
 }
 
-static struct meta_queue *start(struct recorder *r)
+static struct meta_queue *start_as(struct recorder *r, bool late)
 {
-	struct meta_queue_ops ops = {.write = record, .lost = lost, .ctx = r};
+	struct meta_queue_ops ops = {.write = record, .lost = lost, .ctx = r, .late = late};
 	struct meta_queue *q;
 
 	*r = (struct recorder){.gate = PTHREAD_MUTEX_INITIALIZER, .ordered = true};
 	assert_int_equal(meta_queue_new(&ops, &q, NULL), 0);
 	return q;
+}
+
+static struct meta_queue *start(struct recorder *r)
+{
+	return start_as(r, false);
 }
 
 static struct cas_digest digest_nr(int nr)
@@ -83,6 +90,13 @@ static void push(struct meta_queue *q, enum meta_row_kind kind, int nr)
 		row->stamp = (struct cas_stamp){(uint64_t)nr, d.size, 1, 2};
 	}
 	meta_queue_push(q, row);
+}
+
+static void keep(struct meta_queue *q, int nr)
+{
+	struct cas_digest d = digest_nr(nr);
+
+	meta_queue_keep(q, meta_row_new(META_ROW_TREE, &d));
 }
 
 static int find(struct meta_queue *q, int nr, uint64_t *ino)
@@ -249,6 +263,72 @@ static void test_many_threads_push_at_once(void **state)
 	assert_int_equal(atomic_load(&r.nr_rows), 8000);
 }
 
+static void test_late_queue_writes_where_it_is_flushed(void **state)
+{
+	struct recorder r;
+	struct meta_queue *q = start_as(&r, true);
+
+	keep(q, 1);
+	keep(q, 2);
+	(void)usleep(100000);
+	assert_int_equal(atomic_load(&r.nr_rows), 0);
+	assert_int_equal(meta_queue_flush(q, NULL), 0);
+	assert_int_equal(atomic_load(&r.nr_rows), 2);
+	assert_int_equal(atomic_load(&r.nr_flushes), 1);
+	assert_true(pthread_equal(r.writer, pthread_self()));
+	keep(q, 3);
+	meta_queue_free(q);
+	assert_int_equal(atomic_load(&r.nr_rows), 3);
+	assert_int_equal(atomic_load(&r.nr_flushes), 1);
+	assert_true(pthread_equal(r.writer, pthread_self()));
+	assert_true(r.ordered);
+}
+
+static void test_late_queue_gets_a_thread_for_what_should_not_wait(void **state)
+{
+	struct recorder r;
+	struct meta_queue *q = start_as(&r, true);
+
+	keep(q, 1);
+	push(q, META_ROW_BLOB, 2);
+	for (int i = 0; i < 500 && atomic_load(&r.nr_rows) < 2; i++)
+		(void)usleep(10000);
+	assert_int_equal(atomic_load(&r.nr_rows), 2);
+	assert_false(pthread_equal(r.writer, pthread_self()));
+	assert_int_equal(meta_queue_flush(q, NULL), 0);
+	assert_false(pthread_equal(r.writer, pthread_self()));
+	assert_true(r.ordered);
+	meta_queue_free(q);
+}
+
+static void *flush_often(void *arg)
+{
+	struct meta_queue *q = arg;
+
+	for (int i = 0; i < 500; i++) {
+		keep(q, i);
+		assert_int_equal(meta_queue_flush(q, NULL), 0);
+	}
+	return NULL;
+}
+
+static void test_late_queue_is_flushed_by_many_at_once(void **state)
+{
+	struct recorder r;
+	struct meta_queue *q = start_as(&r, true);
+	pthread_t threads[4];
+
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, flush_often, q), 0);
+	for (int i = 0; i < 250; i++)
+		push(q, META_ROW_TOUCH, i);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+	assert_int_equal(meta_queue_flush(q, NULL), 0);
+	assert_int_equal(atomic_load(&r.nr_rows), 2250);
+	meta_queue_free(q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +340,9 @@ int main(void)
 		cmocka_unit_test(test_full_queue_drops_touches_and_keeps_blobs),
 		cmocka_unit_test(test_lack_of_memory_counts_as_lost),
 		cmocka_unit_test(test_many_threads_push_at_once),
+		cmocka_unit_test(test_late_queue_writes_where_it_is_flushed),
+		cmocka_unit_test(test_late_queue_gets_a_thread_for_what_should_not_wait),
+		cmocka_unit_test(test_late_queue_is_flushed_by_many_at_once),
 	};
 
 	log_set_sink(sink_nothing, NULL);
