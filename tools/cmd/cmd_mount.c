@@ -435,8 +435,9 @@ static int umount_at(const char *mountpoint, const struct umount_args *args,
 			      mountpoint, (int)pid, (int)pid);
 	else
 		ret = stop_daemon(path, args->force, &pid, err);
+	/* Stopped after it was told, it does not end either. */
 	if (ret == 0)
-		return wait_ended(mountpoint, pid, err);
+		ret = wait_ended(mountpoint, pid, err);
 	if (ret == -ENOTCONN || ret == -EPROTO)
 		return umount_dead(mountpoint, err);
 	if (args->force && ret == -ETIMEDOUT)
