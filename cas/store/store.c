@@ -232,12 +232,22 @@ static int open_lock(struct cas_store *store, struct err *err)
 	return 0;
 }
 
+static bool is_dir(int dir_fd, const char *name)
+{
+	struct stat st;
+
+	return fstatat(dir_fd, name, &st, 0) == 0 && S_ISDIR(st.st_mode);
+}
+
 static int make_parts(struct cas_store *store, int dir_fd, const struct part *parts, size_t nr,
 		      struct err *err)
 {
 	for (size_t i = 0; i < nr && !store->read_only; i++) {
-		int ret = cas_store_mkdir(store, dir_fd, parts[i].name, parts[i].mode);
+		int ret = 0;
 
+		/* A look costs less than a mkdir in vain, of a slow directory a round trip. */
+		if (!is_dir(dir_fd, parts[i].name))
+			ret = cas_store_mkdir(store, dir_fd, parts[i].name, parts[i].mode);
 		if (is_readonly_error(ret))
 			store->read_only = true;
 		else if (ret < 0)
