@@ -182,6 +182,24 @@ static int checkout_run(struct checkout *co, const struct cas_digest *root,
 	return ret;
 }
 
+/* 1: done, by moving a snapshot of a kept tree there. 0: not possible. */
+static int checkout_move(struct checkout *co, const struct cas_digest *root,
+			 const struct destination *d, struct err *err)
+{
+	struct checkout_kept kept;
+	int ret = checkout_kept_take(co, root, d->parent_fd, &kept);
+
+	if (ret != 1)
+		return ret;
+	ret = publish(co, d, kept.trees_fd, kept.name, err);
+	if (ret == 0) {
+		checkout_kept_close(&kept);
+		return 1;
+	}
+	checkout_kept_drop(&kept);
+	return ret == -EXDEV ? 0 : ret;
+}
+
 static void checkout_init(struct checkout *co, struct cas_store *store, const char *dest,
 			  const struct cas_checkout_options *opts,
 			  struct cas_checkout_progress *own)
@@ -204,6 +222,21 @@ static void checkout_fini(struct checkout *co)
 	lock_fini(&co->lock);
 }
 
+/* Before anything is created: most wrong digests are wrong here. */
+static int checkout_grow(struct checkout *co, const struct cas_digest *root,
+			 const struct destination *d, bool may_snapshot, struct err *err)
+{
+	const struct cas_catalog *catalog = cas_store_catalog(co->store);
+	struct cas_directory *dir = NULL;
+	int ret = cas_directory_load(co->store, root, &dir, err);
+
+	cas_directory_free(dir);
+	if (ret < 0)
+		return ret;
+	catalog->ops->tree_touch(catalog->ctx, root, false);
+	return checkout_run(co, root, d, may_snapshot, err);
+}
+
 int cas_checkout(struct cas_store *store, const struct cas_digest *root, const char *dest,
 		 const struct cas_checkout_options *opts, struct err *err)
 {
@@ -213,27 +246,25 @@ int cas_checkout(struct cas_store *store, const struct cas_digest *root, const c
 int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int dir_fd,
 		    const char *dest, const struct cas_checkout_options *opts, struct err *err)
 {
+	const struct cas_catalog *catalog = cas_store_catalog(store);
 	auto_call(destination_fini) struct destination d = {.parent_fd = -1};
 	struct cas_checkout_progress own = {0};
-	struct cas_directory *dir = NULL;
-	const struct cas_catalog *catalog;
 	struct checkout co;
 	int ret = destination_open(dir_fd, dest, &d, err);
 
 	if (ret == 0)
 		ret = destination_check(&d, dest, err);
-	/* Before anything is created: most wrong digests are wrong here. */
-	if (ret == 0)
-		ret = cas_directory_load(store, root, &dir, err);
-	cas_directory_free(dir);
 	if (ret < 0)
 		return ret;
-	catalog = cas_store_catalog(store);
-	catalog->ops->tree_touch(catalog->ctx, root, false);
 	checkout_init(&co, store, dest, opts, &own);
-	ret = checkout_run(&co, root, &d, opts && opts->snapshot, err);
+	if (opts && opts->snapshot)
+		ret = checkout_move(&co, root, &d, err);
+	if (ret == 1)
+		catalog->ops->tree_touch(catalog->ctx, root, true);
+	else if (ret == 0)
+		ret = checkout_grow(&co, root, &d, opts && opts->snapshot, err);
 	checkout_fini(&co);
-	return ret;
+	return ret < 0 ? ret : 0;
 }
 
 int cas_checkout_file(struct cas_store *store, const struct cas_digest *digest, bool executable,

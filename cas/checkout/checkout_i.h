@@ -46,6 +46,22 @@ int checkout_symlink(int dir_fd, const struct cas_node *node, struct err *err);
 
 /* checkout_snap.c */
 
+/* A snapshot that was taken of a kept tree: trees_fd/name, and its lock. */
+struct checkout_kept {
+	int trees_fd;
+	int fd;
+	char name[40];
+};
+
+/*
+ * 1 and *out: the finished tree, to be renamed to a name in @parent_fd and then closed, or
+ * dropped. 0: there is none that could be moved there.
+ */
+int checkout_kept_take(struct checkout *co, const struct cas_digest *root, int parent_fd,
+		       struct checkout_kept *out);
+void checkout_kept_drop(struct checkout_kept *kept);
+void checkout_kept_close(struct checkout_kept *kept);
+
 /* The name of a snapshot in a checkout's temporary directory. */
 #define CHECKOUT_SNAPSHOT "tree"
 

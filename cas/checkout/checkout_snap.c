@@ -35,7 +35,9 @@
  * stamp with a tree that lacks bytes.
  *
  * The directory is filled under a temporary name, whose lock tells that somebody lives,
- * and renamed. Snapshots cost a transaction, some milliseconds, so small trees are not
+ * and renamed. A snapshot of a kept tree is taken under such a name, too, and moved to its
+ * destination, where one mount holds both; else it is taken in a directory beside that.
+ * Snapshots cost a transaction, some milliseconds, so small trees are not
  * worth one. Trees share their extents with blobs and with what was checked out; there are
  * at most MAX_TREES, the least recently used (mtime of the stamp) goes first, and eviction
  * takes them all before it takes a blob.
@@ -143,11 +145,11 @@ static bool stamp_read(int dir_fd, struct tree_stamp *out)
 	return true;
 }
 
-static int snapshot(int tree_fd, int dir_fd)
+static int snapshot(int tree_fd, int dir_fd, const char *name)
 {
 	struct btrfs_ioctl_vol_args_v2 args = {.fd = tree_fd};
 
-	(void)strcpy(args.name, CHECKOUT_SNAPSHOT);
+	(void)snprintf(args.name, sizeof(args.name), "%s", name);
 	return ioctl(dir_fd, BTRFS_IOC_SNAP_CREATE_V2, &args) < 0 ? -errno : 0;
 }
 
@@ -158,17 +160,16 @@ static void set_read_only(int tree_fd, bool yes)
 	(void)ioctl(tree_fd, BTRFS_IOC_SUBVOL_SETFLAGS, &flags);
 }
 
-/* At once where we may (root, or mounted so), else file by file. */
+/* At once where we may (root, or mounted so), else, and what is none, file by file. */
 static void remove_subvolume(int dir_fd, const char *name)
 {
 	struct btrfs_ioctl_vol_args args = {0};
 	auto_close int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (fd < 0)
-		return;
-	set_read_only(fd, false);
+	if (fd >= 0)
+		set_read_only(fd, false);
 	(void)snprintf(args.name, sizeof(args.name), "%s", name);
-	if (ioctl(dir_fd, BTRFS_IOC_SNAP_DESTROY, &args) < 0)
+	if (fd < 0 || ioctl(dir_fd, BTRFS_IOC_SNAP_DESTROY, &args) < 0)
 		(void)io_remove_tree(dir_fd, name, NULL);
 }
 
@@ -184,7 +185,7 @@ static void remove_kept(int trees_fd, const char *name)
 
 	if (fd >= 0)
 		remove_subvolume(fd, CHECKOUT_SNAPSHOT);
-	(void)io_remove_tree(trees_fd, name, NULL);
+	remove_subvolume(trees_fd, name);
 }
 
 static int open_trees(struct cas_store *store, bool make)
@@ -203,7 +204,9 @@ static int open_trees(struct cas_store *store, bool make)
 
 /* --- using one --- */
 
-static int use_tree(struct checkout *co, int trees_fd, const char *key, int temp_fd)
+/* 1: @place_fd/@place is a snapshot of the tree kept as @key. 0: there is none. */
+static int use_tree(struct checkout *co, int trees_fd, const char *key, int place_fd,
+		    const char *place)
 {
 	auto_close int dir_fd =
 		openat(trees_fd, key, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -222,16 +225,70 @@ static int use_tree(struct checkout *co, int trees_fd, const char *key, int temp
 		remove_kept(trees_fd, key);
 		return 0;
 	}
-	if (snapshot(tree_fd, temp_fd) < 0)
+	if (snapshot(tree_fd, place_fd, place) < 0)
 		return 0;
 	if (look_at_tree(tree_fd, &now) != 1 || !is_same_tree(&stamp, &now)) {
-		checkout_snapshot_remove(temp_fd);
+		remove_subvolume(place_fd, place);
 		return 0;
 	}
 	(void)utimensat(dir_fd, "stamp", NULL, 0);
 	atomic_fetch_add(&co->progress->files, stamp.files);
 	atomic_fetch_add(&co->progress->bytes, stamp.bytes);
 	return 1;
+}
+
+/* Below one mount, a snapshot taken here can be moved there. */
+static bool is_same_mount(int a_fd, int b_fd)
+{
+	struct statx a;
+	struct statx b;
+
+	return statx(a_fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &a) == 0 &&
+	       statx(b_fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &b) == 0 &&
+	       (a.stx_mask & b.stx_mask & STATX_MNT_ID) && a.stx_mnt_id == b.stx_mnt_id;
+}
+
+/* False: whoever sweeps has come before the lock. */
+static bool lock_snapshot(struct checkout_kept *kept)
+{
+	kept->fd =
+		openat(kept->trees_fd, kept->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return kept->fd >= 0 && flock(kept->fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+int checkout_kept_take(struct checkout *co, const struct cas_digest *root, int parent_fd,
+		       struct checkout_kept *out)
+{
+	auto_call(checkout_kept_drop) struct checkout_kept kept = {-1, -1, CAS_TMP_PREFIX};
+	char key[KEY_SZ];
+
+	if (co->mode != CAS_CHECKOUT_AUTO || !is_same_mount(co->store->dir_fd, parent_fd))
+		return 0;
+	kept.trees_fd = open_trees(co->store, false);
+	if (kept.trees_fd < 0 || io_random_hex(kept.name + strlen(kept.name), 8) < 0)
+		return 0;
+	key_of(root, key);
+	if (use_tree(co, kept.trees_fd, key, kept.trees_fd, kept.name) != 1 ||
+	    !lock_snapshot(&kept))
+		return 0;
+	*out = kept;
+	kept.trees_fd = kept.fd = -1;
+	return 1;
+}
+
+void checkout_kept_drop(struct checkout_kept *kept)
+{
+	if (kept->fd >= 0)
+		remove_subvolume(kept->trees_fd, kept->name);
+	checkout_kept_close(kept);
+}
+
+void checkout_kept_close(struct checkout_kept *kept)
+{
+	if (kept->fd >= 0)
+		(void)close(steal_fd(&kept->fd));
+	if (kept->trees_fd >= 0)
+		(void)close(steal_fd(&kept->trees_fd));
 }
 
 /* --- making one --- */
@@ -353,7 +410,7 @@ static int grow_tree(struct checkout *co, const struct cas_digest *root, int dir
 	stamp.files = atomic_load(&co->progress->files) - co->files_before;
 	stamp.bytes = atomic_load(&co->progress->bytes) - co->bytes_before;
 	set_read_only(tree_fd, true);
-	code = snapshot(tree_fd, temp_fd);
+	code = snapshot(tree_fd, temp_fd, CHECKOUT_SNAPSHOT);
 	if (code < 0)
 		return code;
 	if (look_at_tree(tree_fd, &stamp) == 1)
@@ -398,7 +455,7 @@ int checkout_snapshot(struct checkout *co, const struct cas_digest *root, int te
 		return 0;
 	key_of(root, key);
 	trees_fd = open_trees(co->store, false);
-	ret = trees_fd < 0 ? 0 : use_tree(co, trees_fd, key, temp_fd);
+	ret = trees_fd < 0 ? 0 : use_tree(co, trees_fd, key, temp_fd, CHECKOUT_SNAPSHOT);
 	if (ret != 0 || co->store->read_only || !is_large(co, root))
 		return ret;
 	if (trees_fd < 0)
