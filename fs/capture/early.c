@@ -12,6 +12,10 @@
  *
  * The lease is not kept: an action that opens the file again would wait for it. Who writes
  * later changes the ctime.
+ *
+ * An overlay opens and closes files of its upper without a word, but makes them as anybody
+ * does: so what is new is looked at, too, and while its writer has it open again and again,
+ * at growing intervals.
  */
 #include "fs/capture/early.h"
 
@@ -45,8 +49,9 @@
 #include "fs/capture/same_file.h"
 
 #define EVENTS_SZ     65536
-#define PENDING_MAX   8192
+#define PENDING_MAX   65536
 #define DELAY_NS      30000000ULL
+#define TRIES_MAX     9		  /* each waits twice as long as the one before: 15 s in all */
 #define GATHER_NS     10000000ULL /* events are read together: the store's own names make many */
 #define TICK_NS	      20000000LL  /* no kernel's clock ticks more slowly */
 #define HASH_MIN      (64 << 10)  /* below, hashing is a small part of moving a file */
@@ -59,7 +64,7 @@ struct pending {
 	UT_hash_handle hh;
 	uint64_t id; /* hash of directory and name */
 	unsigned long long due_ns;
-	bool again;
+	unsigned nr_tries;
 	char *name;
 	struct file_handle handle; /* f_handle follows */
 };
@@ -172,6 +177,7 @@ static int put_file(struct fs_early *early, int fd, struct cas_digest *out)
 	return ret;
 }
 
+/* It was @st before it was found that nobody writes. */
 static void take_file(struct fs_early *early, const char *id, int fd, const struct stat *st,
 		      enum fs_early_wish wish)
 {
@@ -183,10 +189,8 @@ static void take_file(struct fs_early *early, const char *id, int fd, const stru
 	if (!fs_hints_begin(early->hints, id, fd, st))
 		return;
 	set_nice(atomic_load(&early->tid), PRIO_MAX);
-	ret = nobody_writes(fd) ? 0 : -EAGAIN;
-	if (ret == 0)
-		ret = hint.is_put ? put_file(early, fd, &hint.known.digest)
-				  : cas_copy_probe_fd(fd, &hint.known.digest, &hint.known.shrinks);
+	ret = hint.is_put ? put_file(early, fd, &hint.known.digest)
+			  : cas_copy_probe_fd(fd, &hint.known.digest, &hint.known.shrinks);
 	if (ret == 0 && (fstat(fd, &after) < 0 || !fs_same_file(st, &after)))
 		ret = -EAGAIN;
 	fs_hints_end(early->hints, st, ret == 0 ? &hint : NULL);
@@ -263,14 +267,29 @@ static bool look_at(struct fs_early *early, struct pending *p)
 	fd = openat(dir_fd, p->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
 		return false;
-	if (!is_settled(&st))
-		return !p->again;
+	if (!is_settled(&st) || !nobody_writes(fd))
+		return true;
 	if (has_space(early, st.st_size))
 		take_file(early, id, fd, &st, wish);
 	return false;
 }
 
 /* --- events --- */
+
+/* Most are due later than all that wait. */
+static void enqueue(struct fs_early *early, struct pending *p, unsigned long long delay_ns)
+{
+	struct pending *before;
+
+	p->due_ns = lock_now_ns() + delay_ns;
+	before = TAILQ_LAST(&early->queue, pending_list);
+	while (before && before->due_ns > p->due_ns)
+		before = TAILQ_PREV(before, pending_list, link);
+	if (before)
+		TAILQ_INSERT_AFTER(&early->queue, before, p, link);
+	else
+		TAILQ_INSERT_HEAD(&early->queue, p, link);
+}
 
 static void pending_free(struct fs_early *early, struct pending *p)
 {
@@ -289,13 +308,19 @@ static void add_pending(struct fs_early *early, const struct file_handle *handle
 		return;
 	id = hash_bytes(id, name, strlen(name));
 	HASH_FIND(hh, early->pending, &id, sizeof(id), p);
-	if (p)
+	if (p) {
+		/* Something new: what it waits for may have come. */
+		if (p->nr_tries > 0) {
+			p->nr_tries = 0;
+			TAILQ_REMOVE(&early->queue, p, link);
+			enqueue(early, p, DELAY_NS);
+		}
 		return;
+	}
 	p = calloc(1, sizeof(*p) + handle->handle_bytes);
 	if (!p)
 		return;
 	p->id = id;
-	p->due_ns = lock_now_ns() + DELAY_NS;
 	p->name = strdup(name);
 	memcpy(&p->handle, handle, sizeof(*handle) + handle->handle_bytes);
 	if (p->name)
@@ -305,7 +330,7 @@ static void add_pending(struct fs_early *early, const struct file_handle *handle
 		free(p);
 		return;
 	}
-	TAILQ_INSERT_TAIL(&early->queue, p, link);
+	enqueue(early, p, DELAY_NS);
 }
 
 static void take_event(struct fs_early *early, const struct fanotify_event_metadata *e)
@@ -361,11 +386,9 @@ static void do_due(struct fs_early *early)
 
 	if (!p || p->due_ns > lock_now_ns())
 		return;
-	if (look_at(early, p)) {
-		p->again = true;
-		p->due_ns = lock_now_ns() + DELAY_NS;
+	if (look_at(early, p) && p->nr_tries < TRIES_MAX) {
 		TAILQ_REMOVE(&early->queue, p, link);
-		TAILQ_INSERT_TAIL(&early->queue, p, link);
+		enqueue(early, p, DELAY_NS << p->nr_tries++);
 	} else {
 		pending_free(early, p);
 	}
@@ -416,8 +439,9 @@ static int open_notify(const struct fs_early_options *opts, int *out)
 	auto_close int fd = fanotify_init(
 		FAN_CLASS_NOTIF | FAN_CLOEXEC | FAN_NONBLOCK | FAN_REPORT_DFID_NAME, O_RDONLY);
 
-	if (fd < 0 || fanotify_mark(fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM,
-				    FAN_CLOSE_WRITE | FAN_MOVED_TO, opts->dir_fd, ".") < 0)
+	if (fd < 0 ||
+	    fanotify_mark(fd, FAN_MARK_ADD | FAN_MARK_FILESYSTEM,
+			  FAN_CLOSE_WRITE | FAN_MOVED_TO | FAN_CREATE, opts->dir_fd, ".") < 0)
 		return -errno;
 	*out = steal_fd(&fd);
 	return 0;

@@ -13,12 +13,13 @@ struct fs_probes;
 
 /*
  * A thread, at the lowest priority, that hears by fanotify of files on the uppers'
- * filesystem that a writer closed or that got a new name, and hashes them, or puts them
- * into the store at once, while the action goes on. What it found is a hint: it holds
- * for a file that is still the same one with the same size and times, which it got when
- * nobody had it open for writing or mapped so. Events that get lost cost time only.
+ * filesystem that were made, that a writer closed or that got a new name, and hashes them, or puts
+ * them into the store at once, while the action goes on. What it found is a hint: it holds for a
+ * file that is still the same one with the same size and times, which it got when nobody had it
+ * open for writing or mapped so. Events that get lost cost time only.
  *
- * Overlays write to their uppers without a word, so this is for bound directories.
+ * Of overlays only what is made or renamed is heard: what one writes anew into a file that was
+ * there is hashed at finish.
  */
 struct fs_early;
 

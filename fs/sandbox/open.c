@@ -169,14 +169,14 @@ static int enter_all(struct fs_sandboxes *all, struct err *err)
 	return ret;
 }
 
-/* Declared outputs in bound directories, of sandboxes that are not finished yet. */
+/* Declared outputs in layers that are mounted, of sandboxes that are not finished yet. */
 static enum fs_early_wish wish_locked(struct fs_sandbox *sb, size_t n, const char *below)
 {
 	const struct fs_plan *plan = &sb->rec.plan;
 	char path[2 * PATH_MAX];
 
 	if (sb->rec.state != FS_SANDBOX_LIVE || n >= plan->nr_layers ||
-	    plan->layers[n].kind != FS_LAYER_BIND || sb->rec.allowance.keeper != FS_KEEPER_NONE)
+	    plan->layers[n].kind == FS_LAYER_SERVED || sb->rec.allowance.keeper != FS_KEEPER_NONE)
 		return FS_EARLY_NOTHING;
 	(void)snprintf(path, sizeof(path), "%s%s%s", plan->layers[n].path,
 		       plan->layers[n].path[0] ? "/" : "", below);
