@@ -11,6 +11,8 @@
 #include "cas/put/put.h"
 #include "fs/capture/crew.h"
 
+#define CREW_MIN 4
+
 static void drop_all(struct fs_blobs *b)
 {
 	for (size_t i = 0; i < b->nr; i++)
@@ -39,7 +41,8 @@ int fs_blobs_put(struct fs_blobs *b, struct cas_store *store, struct fs_crew *cr
 	struct putting p = {b, store};
 	int ret = 0;
 
-	fs_crew_run(crew, b->nr, put_one, &p);
+	/* To wake somebody up takes as long as to put one. */
+	fs_crew_run(b->nr >= CREW_MIN ? crew : NULL, b->nr, put_one, &p);
 	for (size_t i = 0; i < b->nr; i++) {
 		struct fs_blob *blob = &b->blobs[i];
 

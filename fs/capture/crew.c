@@ -165,21 +165,23 @@ bool fs_crew_return(struct fs_crew *crew, struct fs_crew_loan *loan)
 	return begun;
 }
 
-static int spare_processors(void)
+/* One for each processor, since one of them often waits for the mount helper; alone there is none.
+ */
+static int threads_wanted(void)
 {
 	cpu_set_t set;
 	int nr = THREADS_MAX;
 
 	/* Fails when the machine has more processors than the set has bits: plenty, then. */
 	if (sched_getaffinity(0, sizeof(set), &set) == 0)
-		nr = CPU_COUNT(&set) - 1;
+		nr = CPU_COUNT(&set) > 1 ? CPU_COUNT(&set) : 0;
 	return nr < THREADS_MAX ? nr : THREADS_MAX;
 }
 
 /* Signals are for the thread that waits for them. */
 static int start_threads(struct fs_crew *crew)
 {
-	int want = spare_processors();
+	int want = threads_wanted();
 	sigset_t every;
 	sigset_t old;
 	int code = 0;

@@ -9,7 +9,7 @@ struct err;
 
 /*
  * Threads that take over parts of what somebody has to do and waits for. There are as many
- * as processors would be spare, and they never make anybody wait: who has work begins at
+ * as processors, on more than one, and they never make anybody wait: who has work begins at
  * once, and does all of it himself when they are busy with others'. Any thread may bring
  * some.
  */

@@ -39,6 +39,10 @@
  *
  * Whoever wants the sandbox gone as well needs no record of the result: his capture ends
  * with the sandbox's directory losing its name.
+ *
+ * To freeze takes the mount helper as long as to capture a few small files. When somebody
+ * vouched that nobody is inside, the outputs are read meanwhile, and taken if the layers
+ * then came off as idle; else they are captured again, in the order above.
  */
 
 #define RESULT_MAX (256 << 20)
@@ -59,6 +63,11 @@ struct finish {
 	bool removed;		   /* its files are gone */
 	struct fs_crew_loan *loan; /* asks whether anybody is inside; NULL: nobody does */
 	int proof;		   /* the answer */
+	bool begun;		   /* fs_sandboxes_capture_begin */
+	bool hurried;		   /* captured while it is being frozen */
+	bool captured;
+	int freeze_code; /* hurried: what freezing came to, and why */
+	struct err freeze_err;
 	struct err *err;
 };
 
@@ -139,10 +148,24 @@ static void end_proof(struct finish *f)
 	fs_layers_settle(f->all, f->sb, f->proof);
 }
 
+static void begin_capture(struct finish *f)
+{
+	if (!f->begun)
+		fs_sandboxes_capture_begin(f->all);
+	f->begun = true;
+}
+
+static void end_capture(struct finish *f)
+{
+	if (f->begun)
+		fs_sandboxes_capture_end(f->all);
+	f->begun = false;
+}
+
 static int capture(struct finish *f)
 {
-	struct fs_capture_options opts = {.may_move = may_move(f->sb),
-					  .foreign = &f->sb->foreign,
+	struct fs_capture_options opts = {.may_move = !f->hurried && may_move(f->sb),
+					  .foreign = f->hurried ? NULL : &f->sb->foreign,
 					  .crew = f->all->crew,
 					  .early = f->all->early};
 	struct fs_journal *journal = NULL;
@@ -295,26 +318,38 @@ static void publish(struct finish *f)
 			  err.msg);
 }
 
+static int open_layers(struct finish *f)
+{
+	int ret = 0;
+
+	/* Only who has claimed it makes it show something else. */
+	f->view = f->sb->view;
+	if (f->view == NULL) {
+		ret = fs_sandbox_derive(f->all, f->sb, &f->own_view, f->err);
+		f->view = f->own_view;
+	}
+	if (ret == 0)
+		ret = fs_layers_open(f->all, f->sb, f->dir_fd, &f->merge, f->err);
+	if (ret < 0)
+		return ret;
+	f->merge.derived = f->view;
+	f->merge.root = *fs_derived_root(f->view);
+	return 0;
+}
+
 static int finish_frozen(struct finish *f)
 {
 	struct fs_sandbox *sb = f->sb;
 	int ret = 0;
 
 	fs_sandbox_set_state(f->all, sb, FS_SANDBOX_FINISHING);
-	/* Only who has claimed it makes it show something else. */
-	f->view = sb->view;
-	if (f->view == NULL) {
-		ret = fs_sandbox_derive(f->all, sb, &f->own_view, f->err);
-		f->view = f->own_view;
-	}
-	if (ret == 0)
-		ret = fs_layers_open(f->all, sb, f->dir_fd, &f->merge, f->err);
+	if (!f->captured)
+		ret = open_layers(f);
 	if (ret < 0)
 		return ret;
-	f->merge.derived = f->view;
-	f->merge.root = *fs_derived_root(f->view);
-	fs_sandboxes_capture_begin(f->all);
-	ret = capture(f);
+	begin_capture(f);
+	if (!f->captured)
+		ret = capture(f);
 	end_proof(f);
 	if (ret == 0)
 		ret = make_result(f);
@@ -322,10 +357,90 @@ static int finish_frozen(struct finish *f)
 		ret = settle_result(f);
 	if (ret == 0)
 		publish(f);
-	fs_sandboxes_capture_end(f->all);
+	end_capture(f);
 	if (ret < 0)
 		undo(f);
 	return ret;
+}
+
+/* --- while it is being frozen --- */
+
+/* With a control group files may move, once it has ended. */
+static bool may_hurry(const struct finish *f)
+{
+	const struct fs_sandbox *sb = f->sb;
+
+	return sb->vouched && sb->mounted && !sb->frozen && sb->rec.cgroup == NULL &&
+	       f->spec->nr_mounted == 0 && !fs_plan_is_served(&sb->rec.plan) &&
+	       sb->rec.allowance.keeper == FS_KEEPER_NONE;
+}
+
+/* The crew's, while the claimant captures and looks at nothing that this changes. */
+static void freeze_and_ask(void *ctx)
+{
+	struct finish *f = ctx;
+
+	f->freeze_code = fs_layers_freeze(f->all, f->sb, &f->freeze_err);
+	if (f->freeze_code < 0)
+		return;
+	fs_sandbox_times_frozen(f->all, f->sb);
+	if (f->sb->proving)
+		f->proof = fs_layers_ask(f->all, f->sb);
+}
+
+static void drop_captured(struct finish *f)
+{
+	fs_capture_fini(&f->capture);
+	fs_changes_fini(&f->changes);
+	fs_layers_close(&f->merge);
+	f->capture = (struct fs_capture){0};
+	f->changes = (struct fs_changes){0};
+}
+
+/* Freeze and capture at once, if somebody is there to help. */
+static int hurry(struct finish *f)
+{
+	struct fs_crew_loan *loan = NULL;
+	struct err unused = {0};
+	struct err *err = f->err;
+	int ret;
+
+	f->err = &unused;
+	ret = open_layers(f);
+	if (ret == 0)
+		loan = fs_crew_lend(f->all->crew, freeze_and_ask, f);
+	if (loan) {
+		f->hurried = true;
+		begin_capture(f);
+		ret = capture(f);
+		if (!fs_crew_return(f->all->crew, loan))
+			freeze_and_ask(f);
+		f->hurried = false;
+	}
+	f->err = err;
+	f->captured = loan && ret == 0 && f->freeze_code == 0 && f->sb->layers_idle;
+	if (!f->captured)
+		drop_captured(f);
+	if (loan == NULL)
+		return 0;
+	if (f->freeze_code < 0)
+		return err_set(err, f->freeze_code, "%s", err_text(&f->freeze_err, f->freeze_code));
+	fs_layers_settle(f->all, f->sb, f->proof);
+	return 0;
+}
+
+static int freeze(struct finish *f)
+{
+	int ret = may_hurry(f) ? hurry(f) : 0;
+
+	if (ret < 0 || f->sb->frozen)
+		return ret;
+	ret = fs_layers_freeze(f->all, f->sb, f->err);
+	if (ret < 0)
+		return ret;
+	fs_sandbox_times_frozen(f->all, f->sb);
+	begin_proof(f);
+	return 0;
 }
 
 /* -EROFS with the names when the stored answer says that inputs were changed. */
@@ -371,17 +486,14 @@ static int finish_now(struct finish *f)
 		return err_set(f->err, -ESTALE, "sandbox %s is lost: its outputs cannot be trusted",
 			       sb->rec.id);
 	fs_sandbox_times_ending(f->all, sb);
-	ret = fs_layers_freeze(f->all, sb, f->err);
-	if (ret == 0) {
-		fs_sandbox_times_frozen(f->all, sb);
-		begin_proof(f);
-	}
+	ret = freeze(f);
 	if (ret == 0 && !f->spec->remove)
 		fs_sandbox_trace_keep(f->all, sb, f->dir_fd, true);
 	if (ret == 0)
 		ret = take_mounted(sb, f->spec, f->err);
 	if (ret == 0)
 		ret = finish_frozen(f);
+	end_capture(f);
 	end_proof(f);
 	if (ret < 0) {
 		fs_sandbox_uncover(f->all, sb);
