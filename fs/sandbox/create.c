@@ -18,6 +18,7 @@
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/sandbox/times.h"
 #include "fs/slot/pool.h"
+#include "fs/slot/slot.h"
 #include "meta/meta.h"
 
 /* fs_plan_tree over a stored root. */
@@ -188,38 +189,74 @@ static int sandbox_new(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	return 0;
 }
 
-/* The record of a sandbox that is being made. */
-struct recording {
+/*
+ * What makes a directory a sandbox's: its record, then the name. All else may still fail, and
+ * then it loses that again.
+ */
+struct naming {
 	struct fs_sandboxes *all;
 	struct fs_sandbox *sb;
+	const char *dir; /* its name before */
 	bool done;
+	bool named;
 	int ret;
 	struct err *err;
 };
 
-/* It counts when its directory gets the sandbox's name: so it may be written beforehand. */
-static void write_record(void *ctx)
+static int write_record(struct naming *n)
 {
-	struct recording *r = ctx;
+	int ret;
 
-	if (r->done)
-		return;
-	r->done = true;
-	fs_sandbox_set_state(r->all, r->sb, FS_SANDBOX_LIVE);
-	fs_sandbox_times_ready(r->all, r->sb);
-	r->ret = fs_record_write_new(&r->sb->rec, r->sb->dir_fd, r->all->durable, r->err);
-	if (r->ret == 0)
-		fs_sandbox_give(r->all, r->sb->dir_fd, FS_RECORD_NAME);
+	fs_sandbox_set_state(n->all, n->sb, FS_SANDBOX_LIVE);
+	fs_sandbox_times_ready(n->all, n->sb);
+	ret = fs_record_write_new(&n->sb->rec, n->sb->dir_fd, n->all->durable, n->err);
+	if (ret == 0)
+		fs_sandbox_give(n->all, n->sb->dir_fd, FS_RECORD_NAME);
+	return ret;
 }
 
-/*
- * Everything that can go wrong, with the sandbox's own directory still under the name
- * @dir: taking the id, with the record in it, is what makes it a sandbox.
- */
-static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const char *dir,
+static void give_name(void *ctx)
+{
+	struct naming *n = ctx;
+	int dir_fd = n->all->dir_fd;
+
+	if (n->done)
+		return;
+	n->done = true;
+	n->ret = write_record(n);
+	if (n->ret == 0 && renameat2(dir_fd, n->dir, dir_fd, n->sb->rec.id, RENAME_NOREPLACE) < 0)
+		n->ret = err_set(n->err, -errno, "cannot make the directory of sandbox %s: %m",
+				 n->sb->rec.id);
+	n->named = n->ret == 0;
+	if (n->all->slots)
+		fs_slots_push(n->all->slots);
+}
+
+static int mount_and_name(struct fs_sandboxes *all, struct fs_sandbox *sb, struct naming *n,
+			  struct err *err)
+{
+	int ret = fs_layers_mount_while(
+		all, sb, sb->dir_fd, false,
+		sb->rec.allowance.keeper == FS_KEEPER_NONE ? give_name : NULL, n, err);
+
+	if (ret < 0)
+		return ret;
+	ret = fs_allowance_set(all, sb, sb->dir_fd, err);
+	if (ret == 0) {
+		give_name(n);
+		ret = n->ret;
+	}
+	if (ret < 0)
+		fs_layers_unmount(all, sb);
+	else
+		fs_sandbox_times_ready(all, sb);
+	return ret;
+}
+
+/* Everything that can go wrong, with the sandbox's own directory. */
+static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, struct naming *n,
 			struct err *err)
 {
-	struct recording record = {.all = all, .sb = sb, .err = err};
 	struct fs_derived *view = NULL;
 	int ret = fs_sandbox_derive(all, sb, &view, err);
 
@@ -233,25 +270,9 @@ static int sandbox_make(struct fs_sandboxes *all, struct fs_sandbox *sb, const c
 		fs_derived_free(view);
 		return ret;
 	}
-	ret = fs_layers_mount_while(
-		all, sb, sb->dir_fd, false,
-		sb->rec.allowance.keeper == FS_KEEPER_NONE ? write_record : NULL, &record, err);
-	if (ret < 0)
-		return ret;
-	ret = fs_allowance_set(all, sb, sb->dir_fd, err);
-	if (ret < 0) {
-		fs_layers_unmount(all, sb);
-		return ret;
-	}
-	write_record(&record);
-	ret = record.ret;
-	if (ret == 0 && renameat2(all->dir_fd, dir, all->dir_fd, sb->rec.id, RENAME_NOREPLACE) < 0)
-		ret = err_set(err, -errno, "cannot make the directory of sandbox %s: %m",
-			      sb->rec.id);
-	if (ret < 0)
-		fs_layers_unmount(all, sb);
-	else
-		fs_sandbox_times_ready(all, sb);
+	ret = mount_and_name(all, sb, n, err);
+	if (!n->done && all->slots)
+		fs_slots_push(all->slots);
 	return ret;
 }
 
@@ -265,6 +286,7 @@ static int spare_dir(struct fs_sandboxes *all, struct fs_sandbox *sb)
 
 static int sandbox_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
 {
+	struct naming naming = {.all = all, .sb = sb, .err = err};
 	struct fs_pooled *dir = NULL;
 	/* Before anything is made: most wrong requests end here. */
 	int ret = root_check(all, &sb->rec.root, err);
@@ -280,11 +302,12 @@ static int sandbox_begin(struct fs_sandboxes *all, struct fs_sandbox *sb, struct
 		return ret;
 	sb->dir_fd = steal_fd(&dir->dir_fd);
 	(void)atomic_fetch_add(&all->nr_dirs, 1);
-	ret = sandbox_make(all, sb, dir->name, err);
+	naming.dir = dir->name;
+	ret = sandbox_make(all, sb, &naming, err);
 	if (ret < 0) {
 		fs_allowance_end(all, sb, sb->dir_fd);
-		(void)fs_reaper_take(all, dir->name, spare_dir(all, sb), sb->rec.plan.nr_layers,
-				     NULL, NULL);
+		(void)fs_reaper_take(all, naming.named ? sb->rec.id : dir->name, spare_dir(all, sb),
+				     sb->rec.plan.nr_layers, NULL, NULL);
 	} else {
 		fs_sandbox_dir_settle(all, sb);
 	}

@@ -23,6 +23,7 @@
 #include "fs/engine/meter.h"
 #include "fs/sandbox/journal.h"
 #include "fs/sandbox/sandbox_i.h"
+#include "fs/slot/slot.h"
 
 static int options_copy(const struct fs_sandboxes_options *opts, struct fs_sandboxes *all,
 			struct err *err)
@@ -304,6 +305,8 @@ static int restore_live(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir
 		fs_derived_free(view);
 		return ret;
 	}
+	if (all->slots)
+		fs_slots_push(all->slots);
 	ret = fs_layers_mount(all, sb, dir_fd, true, err);
 	if (ret == 0)
 		ret = fs_allowance_restore(all, sb, dir_fd, err);

@@ -202,13 +202,23 @@ void fs_pusher_submit(struct fs_pusher *p, struct fs_push *push)
 	    p->nr_waiting < MAX_WAITING) {
 		queue_locked(p, push);
 		p->nr_waiting++;
-		(void)pthread_cond_signal(&p->wake);
 		push = NULL;
 	}
 	lock_drop(&p->lock);
 	if (push && wanted)
 		atomic_fetch_add(&p->nr_skipped, 1);
 	fs_push_free(push);
+}
+
+void fs_pusher_wake(struct fs_pusher *p)
+{
+	bool wanted;
+
+	lock_take(&p->lock);
+	wanted = p->first != NULL;
+	lock_drop(&p->lock);
+	if (wanted)
+		(void)pthread_cond_signal(&p->wake);
 }
 
 /* The last in the queue, if it is one of these that takes one more. */
@@ -244,6 +254,7 @@ void fs_pusher_want(struct fs_pusher *p, uint64_t dir)
 		return;
 	fs_push_list(push, dir);
 	fs_pusher_submit(p, push);
+	fs_pusher_wake(p);
 }
 
 json_t *fs_pusher_describe(struct fs_pusher *p)

@@ -65,8 +65,12 @@ int fs_pusher_new(const struct fs_pusher_options *opts, struct fs_pusher **out, 
 void fs_pusher_stop(struct fs_pusher *pusher);
 void fs_pusher_free(struct fs_pusher *pusher);
 
-/* Takes @push over; any thread, does not block. Dropped when too many are waiting. */
+/*
+ * Takes @push over; any thread, does not block. Dropped when too many are waiting. It may wait
+ * until the next wake: to wake up a thread takes a while.
+ */
 void fs_pusher_submit(struct fs_pusher *pusher, struct fs_push *push);
+void fs_pusher_wake(struct fs_pusher *pusher);
 
 /*
  * Somebody is going through the directory @dir name by name: list it, and look up what was

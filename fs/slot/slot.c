@@ -378,6 +378,12 @@ uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root,
 	return next_serial(slots);
 }
 
+void fs_slots_push(struct fs_slots *slots)
+{
+	if (atomic_load(&slots->attached) && slots->place.pusher)
+		fs_pusher_wake(slots->place.pusher);
+}
+
 /* From the top of @serial down @path, but for @last; false: the kernel has not got that far. */
 static bool walk_known(struct fs_slots *slots, uint64_t serial, const char *path, const char *last,
 		       struct fs_inode *at)
@@ -571,8 +577,10 @@ int fs_slot_warm(struct fs_slots *slots, const struct cas_digest *root, struct e
 	if (push)
 		fs_push_list(push, top_id(slots, slot->serial));
 	end_parked(slots, slot);
-	if (push)
+	if (push) {
 		fs_pusher_submit(slots->place.pusher, push);
+		fs_pusher_wake(slots->place.pusher);
+	}
 	return 0;
 }
 

@@ -88,6 +88,12 @@ uint64_t fs_slot_for_result(struct fs_slots *slots);
 uint64_t fs_slot_begin(struct fs_slots *slots, const struct cas_digest *root,
 		       struct fs_mount_key *bind, struct cas_digest *former);
 
+/*
+ * Now is the time for what fs_slot_begin left to be done in the background: whoever waits for
+ * a sandbox need not wait for that to start.
+ */
+void fs_slots_push(struct fs_slots *slots);
+
 /* One that is being parked. */
 struct fs_slot;
 
