@@ -33,12 +33,11 @@ for i in 1 2 3 4; do
 	head -c 200000 /dev/urandom > "old-$i"
 	entry cas 600 "old-$i" > "hash-$i"
 done
-# ActionResult{output_files{path "out", digest{old-1}}}: protobuf by hand.
-python3 - "$(cat hash-1)" > result.bin <<'END'
+# ActionResult{output_files{path "out", digest{old-1}}}
+PYTHONPATH=$HERE/../lib python3 -B - "$(cat hash-1)/200000" > result.bin << 'END'
 import sys
-digest = b"\x0a\x40" + sys.argv[1].encode() + b"\x10\xc0\x9a\x0c"
-out = b"\x0a\x03out\x12" + bytes([len(digest)]) + digest
-sys.stdout.buffer.write(b"\x12" + bytes([len(out)]) + out)
+from reapi import data, digest
+sys.stdout.buffer.write(data(2, data(1, "out") + digest(2, sys.argv[1])))
 END
 action=$(entry ac 644 result.bin "$(echo action | sha256sum | cut -d ' ' -f 1)")
 find "$C" -type f -printf '%P %m %i %s\n' | sort > before

@@ -15,43 +15,29 @@ done
 # The messages of REAPI v2 in canonical form, written down a second time.
 cat > "$T/reference.py" << 'END'
 import hashlib, os, sys
+from reapi import data, digest, number
 
-def varint(n):
-    out = bytearray()
-    while n > 0x7f:
-        out.append(n & 0x7f | 0x80)
-        n >>= 7
-    return bytes(out + bytearray([n]))
-
-def text(field, value):
-    return varint(field << 3 | 2) + varint(len(value)) + value if value else b""
-
-def message(field, value):
-    return varint(field << 3 | 2) + varint(len(value)) + value
-
-def digest(data):
-    size = varint(2 << 3) + varint(len(data)) if data else b""
-    return text(1, hashlib.sha256(data).hexdigest().encode()) + size
+def sum_of(blob):
+    return "%s/%d" % (hashlib.sha256(blob).hexdigest(), len(blob))
 
 def directory(path):
     nodes = {1: [], 2: [], 3: []}
     for name in os.listdir(path):
         at = os.path.join(path, name)
         if os.path.islink(at):
-            nodes[3].append((name, text(1, name) + text(2, os.readlink(at))))
+            nodes[3].append((name, data(1, name) + data(2, os.readlink(at))))
         elif os.path.isdir(at):
-            nodes[2].append((name, text(1, name) + message(2, digest(directory(at)))))
+            nodes[2].append((name, data(1, name) + digest(2, sum_of(directory(at)))))
         else:
             with open(at, "rb") as f:
-                node = text(1, name) + message(2, digest(f.read()))
-            if os.stat(at).st_mode & 0o100:
-                node += varint(4 << 3) + b"\1"
+                node = data(1, name) + digest(2, sum_of(f.read()))
+            node += number(4, os.stat(at).st_mode >> 6 & 1)
             nodes[1].append((name, node))
-    return b"".join(message(f, node) for f in nodes for _, node in sorted(nodes[f]))
+    return b"".join(data(f, node) for f in nodes for _, node in sorted(nodes[f]))
 
-root = directory(os.fsencode(sys.argv[1]))
-print("%s/%d" % (hashlib.sha256(root).hexdigest(), len(root)))
+print(sum_of(directory(os.fsencode(sys.argv[1]))))
 END
-eq "root digest" "$(python3 "$T/reference.py" "$T/tree")" "$(put "$T/tree")"
+export PYTHONPATH="$HERE/../lib"
+eq "root digest" "$(python3 -B "$T/reference.py" "$T/tree")" "$(put "$T/tree")"
 mkdir "$T/nothing"
-eq "empty directory" "$(python3 "$T/reference.py" "$T/nothing")" "$(put "$T/nothing")"
+eq "empty directory" "$(python3 -B "$T/reference.py" "$T/nothing")" "$(put "$T/nothing")"
