@@ -2,8 +2,10 @@
 #include "cas/base/pool_i.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 
 static int processors(void)
 {
@@ -90,6 +92,34 @@ void cas_pool_push(struct cas_pool *pool, struct cas_job *job)
 	pool->stack = job;
 	pool->nr_open++;
 	lock_drop(&pool->lock);
+}
+
+struct part {
+	struct cas_job job;
+	void (*run)(void *ctx, size_t from, size_t to);
+	void *ctx;
+	size_t from;
+	size_t to;
+};
+
+static void run_part(struct cas_job *job)
+{
+	struct part part = *(struct part *)job;
+
+	free(job);
+	part.run(part.ctx, part.from, part.to);
+}
+
+int cas_pool_push_part(struct cas_pool *pool, void (*run)(void *ctx, size_t from, size_t to),
+		       void *ctx, size_t from, size_t to)
+{
+	struct part *part = malloc(sizeof(*part));
+
+	if (part == NULL)
+		return -ENOMEM;
+	*part = (struct part){.job.run = run_part, .run = run, .ctx = ctx, .from = from, .to = to};
+	cas_pool_push(pool, &part->job);
+	return 0;
 }
 
 void cas_pool_run(struct cas_pool *pool)

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "cas/base/lock.h"
 
@@ -36,6 +37,9 @@ struct cas_pool {
 void cas_pool_init(struct cas_pool *pool, int nr_threads);
 /* From any thread, also from within a job; never fails. */
 void cas_pool_push(struct cas_pool *pool, struct cas_job *job);
+/* The same for a part of a list, from @from to before @to: a job of the pool's. -ENOMEM. */
+int cas_pool_push_part(struct cas_pool *pool, void (*run)(void *ctx, size_t from, size_t to),
+		       void *ctx, size_t from, size_t to);
 /* Return when every job has run, those pushed meanwhile included; threads are gone then. */
 void cas_pool_run(struct cas_pool *pool);
 void cas_pool_fini(struct cas_pool *pool);

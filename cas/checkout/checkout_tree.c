@@ -39,13 +39,6 @@ struct checkout_dir {
 	char name[];
 };
 
-struct checkout_chunk {
-	struct cas_job job;
-	struct checkout_dir *dir;
-	size_t from;
-	size_t to;
-};
-
 /* Faults. */
 
 static size_t path_len(const struct checkout_dir *dir)
@@ -106,7 +99,6 @@ static void fail_sys(struct checkout_dir *d, int code, const char *what)
 /* Life. */
 
 static void run_dir(struct cas_job *job);
-static void run_chunk(struct cas_job *job);
 
 static struct checkout_dir *dir_new(struct checkout *co, struct checkout_dir *parent,
 				    const char *name, const struct cas_digest *digest)
@@ -200,31 +192,28 @@ static void entries_make(struct checkout_dir *d, size_t from, size_t to)
 	}
 }
 
-static void run_chunk(struct cas_job *job)
+static void run_chunk(void *ctx, size_t from, size_t to)
 {
-	struct checkout_chunk *c = (struct checkout_chunk *)job;
-	struct checkout_dir *d = c->dir;
+	struct checkout_dir *d = ctx;
 
-	entries_make(d, c->from, c->to);
-	free(c);
+	entries_make(d, from, to);
 	dir_unuse(d);
 	dir_unref(d);
 }
 
 static int push_chunk(struct checkout_dir *d, size_t from)
 {
-	struct checkout_chunk *c = calloc(1, sizeof(*c));
+	size_t to = from + CHUNK < d->dir->nr_nodes ? from + CHUNK : d->dir->nr_nodes;
+	int ret;
 
-	if (c == NULL)
-		return -ENOMEM;
-	c->job.run = run_chunk;
-	c->dir = d;
-	c->from = from;
-	c->to = from + CHUNK < d->dir->nr_nodes ? from + CHUNK : d->dir->nr_nodes;
 	atomic_fetch_add(&d->users, 1);
 	atomic_fetch_add(&d->refs, 1);
-	cas_pool_push(&d->co->pool, &c->job);
-	return 0;
+	ret = cas_pool_push_part(&d->co->pool, run_chunk, d, from, to);
+	if (ret < 0) {
+		atomic_fetch_sub(&d->users, 1);
+		atomic_fetch_sub(&d->refs, 1);
+	}
+	return ret;
 }
 
 static int push_subdir(struct checkout_dir *d, const struct cas_node *node)

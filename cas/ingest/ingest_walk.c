@@ -32,15 +32,7 @@
 
 #define CHUNK 256
 
-struct ingest_chunk {
-	struct cas_job job;
-	struct ingest_dir *dir;
-	size_t from;
-	size_t to;
-};
-
 static void run_dir(struct cas_job *job);
-static void run_chunk(struct cas_job *job);
 
 static void dir_unuse(struct ingest_dir *d)
 {
@@ -329,31 +321,28 @@ static void chunk_fill(struct ingest_dir *d, size_t from, size_t to)
 	}
 }
 
-static void run_chunk(struct cas_job *job)
+static void run_chunk(void *ctx, size_t from, size_t to)
 {
-	struct ingest_chunk *c = (struct ingest_chunk *)job;
-	struct ingest_dir *d = c->dir;
+	struct ingest_dir *d = ctx;
 
-	chunk_fill(d, c->from, c->to);
-	free(c);
+	chunk_fill(d, from, to);
 	dir_unuse(d);
 	dir_done(d);
 }
 
 static int push_chunk(struct ingest_dir *d, size_t from)
 {
-	struct ingest_chunk *c = calloc(1, sizeof(*c));
+	size_t to = from + CHUNK < d->dir->nr_nodes ? from + CHUNK : d->dir->nr_nodes;
+	int ret;
 
-	if (c == NULL)
-		return -ENOMEM;
-	c->job.run = run_chunk;
-	c->dir = d;
-	c->from = from;
-	c->to = from + CHUNK < d->dir->nr_nodes ? from + CHUNK : d->dir->nr_nodes;
 	atomic_fetch_add(&d->uses, 1);
 	atomic_fetch_add(&d->pending, 1);
-	cas_pool_push(&d->in->pool, &c->job);
-	return 0;
+	ret = cas_pool_push_part(&d->in->pool, run_chunk, d, from, to);
+	if (ret < 0) {
+		atomic_fetch_sub(&d->uses, 1);
+		atomic_fetch_sub(&d->pending, 1);
+	}
+	return ret;
 }
 
 static int push_subdir(struct ingest_dir *d, size_t index)
