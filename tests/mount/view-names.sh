@@ -45,7 +45,6 @@ for n in range(rounds):
         assert stat(mnt + "/cas/directory/" + root + "/x")
         assert stat(mnt + "/cas/file/" + blob)
 PY
-sync
 echo 2 > /proc/sys/vm/drop_caches
 python3 look.py "$MNT" 20000 "$(dashed "$root")" "$(dashed "$blob")"
 base=$(nodes_two)
