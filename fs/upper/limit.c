@@ -74,7 +74,10 @@ void fs_ulimit_met(struct fs_unode *node, const struct stat *st)
 		node->charged = (uint64_t)st->st_blocks * STAT_BLK;
 }
 
-/* How many bytes of the range have no blocks yet, so that they could take some. */
+/*
+ * How many bytes of the range, of whole blocks, have none yet, so that they could take some.
+ * What begins or ends within a block has it all, as where the file ends.
+ */
 static uint64_t holes_in(int fd, uint64_t off, uint64_t end)
 {
 	uint64_t holes = 0;
@@ -85,11 +88,12 @@ static uint64_t holes_in(int fd, uint64_t off, uint64_t end)
 
 		if (data < 0 || (uint64_t)data >= end)
 			return holes + end - off;
+		data -= data % BLOCK;
 		holes += (uint64_t)data > off ? (uint64_t)data - off : 0;
 		hole = lseek(fd, data, SEEK_HOLE);
 		if (hole <= data)
 			return holes + end - (uint64_t)data;
-		off = (uint64_t)hole;
+		off = (uint64_t)hole + (BLOCK - (uint64_t)hole % BLOCK) % BLOCK;
 	}
 	return holes;
 }
