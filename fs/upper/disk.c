@@ -244,14 +244,65 @@ void fs_disk_drop(struct fs_upper *upper, const char *name)
 		log_warn("cannot remove what an action removed: %s", err.msg);
 }
 
-/* What a rename left at @path must not show again what the tree has there. */
-static int finish_rename(struct fs_upper *upper, const char *path)
+int fs_disk_note_rename(struct fs_upper *upper, const char *path, ino_t ino, bool hide)
 {
+	auto_free char *text = NULL;
+
+	if (asprintf(&text, "/%c%" PRIx64 " %s", hide ? '+' : '-', (uint64_t)ino, path) < 0) {
+		text = NULL;
+		return -ENOMEM;
+	}
+	if (symlinkat(text, upper->work_fd, FS_WORK_RENAME) == 0)
+		return 0;
+	/* One that could not be removed, of a rename that is over. */
+	if (errno != EEXIST)
+		return -errno;
+	fs_disk_drop(upper, FS_WORK_RENAME);
+	return symlinkat(text, upper->work_fd, FS_WORK_RENAME) < 0 ? -errno : 0;
+}
+
+/* What fs_disk_note_rename wrote, or the path alone, as it once was; *ino is 0 then. */
+static const char *parse_rename(const char *text, uint64_t *ino, bool *hide)
+{
+	char *end;
+
+	*ino = 0;
+	*hide = true;
+	if (text[0] != '/' || (text[1] != '+' && text[1] != '-'))
+		return text;
+	*hide = text[1] == '+';
+	*ino = strtoull(text + 2, &end, 16);
+	return *end == ' ' ? end + 1 : end;
+}
+
+/* Something is at the old name still: what was to leave it, or what that changed places with. */
+static int clear_old(struct fs_upper *upper, int dir_fd, const char *name, uint64_t ino)
+{
+	char tmp[FS_WORK_NAME_SZ];
+	struct stat st;
+
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return errno == ENOENT ? 1 : -errno;
+	if (ino == 0 || st.st_ino == ino)
+		return 0;
+	fs_disk_tmp_name(upper, tmp);
+	if (renameat(dir_fd, name, upper->work_fd, tmp) < 0)
+		return -errno;
+	fs_disk_drop(upper, tmp);
+	return 1;
+}
+
+/* What a rename left must not show again what the tree has there, nor what it replaced. */
+static int finish_rename(struct fs_upper *upper, const char *text)
+{
+	uint64_t ino;
+	bool hide;
+	const char *path = parse_rename(text, &ino, &hide);
 	auto_free char *above = strdup(path);
 	char *slash = above ? strrchr(above, '/') : NULL;
-	const char *name = slash ? slash + 1 : path;
+	const char *name = path + (slash ? slash - above + 1 : 0);
 	auto_close int dir_fd = -1;
-	struct stat st;
+	int ret;
 
 	if (!above)
 		return -ENOMEM;
@@ -261,10 +312,8 @@ static int finish_rename(struct fs_upper *upper, const char *path)
 			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir_fd < 0)
 		return errno == ENOENT ? 0 : -errno;
-	/* It is there still: nothing was moved. */
-	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-		return 0;
-	return fs_upper_put_whiteout(upper, dir_fd, name);
+	ret = clear_old(upper, dir_fd, name, ino);
+	return ret > 0 && hide ? fs_upper_put_whiteout(upper, dir_fd, name) : ret < 0 ? ret : 0;
 }
 
 int fs_disk_recover(struct fs_upper *upper, struct err *err)

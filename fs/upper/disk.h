@@ -23,8 +23,9 @@ struct fs_upper;
  *          stat       "MODE INO": what stat shows, where it is not the file's own
  *        Files keep u+rw and directories u+rwx, lest we lock ourselves out.
  *   w/   oN: what lost its last name and may be in use; tN: being made; rename: a link
- *        whose target is the path that a rename leaves, until its whiteout is there. All
- *        of it goes when the layer is served anew.
+ *        that tells of a rename, until all of it is done: "/+INO PATH", what has the number
+ *        INO leaves PATH, where a whiteout is to be; with "-", nothing is. All of it goes
+ *        when the layer is served anew.
  *
  * All functions are called with the layer's lock held.
  */
@@ -79,6 +80,8 @@ int fs_disk_set_redirect(struct fs_unode *dir, int fd, const char *path);
 /* 1: as set; 0: not set. *path is malloc'ed. */
 int fs_disk_is_opaque(int fd);
 int fs_disk_redirect(int fd, char **path);
+/* A rename of what has the number @ino, at @path, is about to be; whether to hide @path then. */
+int fs_disk_note_rename(struct fs_upper *upper, const char *path, ino_t ino, bool hide);
 /* Delete w/@name, whatever it is. */
 void fs_disk_drop(struct fs_upper *upper, const char *name);
 /* Clear w of what an earlier daemon left, finishing a rename. */

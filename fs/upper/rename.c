@@ -15,7 +15,8 @@
 /*
  * What moves is in the layer first: inputs are copied up, a directory with inputs gets a
  * place and remembers which directory of the tree it shows. If the tree has the old name,
- * a whiteout follows; w/rename says so in between, lest a crash bring the input back.
+ * a whiteout follows; and what rename would not replace comes to be at the old name, and is
+ * taken from there. w/rename says so in between, lest a crash bring any of it back.
  */
 
 /* One end. */
@@ -209,18 +210,21 @@ static int hide_old(struct move *m)
 static int move_and_hide(struct move *m)
 {
 	struct fs_upper *upper = m->from.dir->upper;
-	bool hide = m->from.hides > 0 && !(m->flags & RENAME_EXCHANGE);
-	auto_free char *path = hide ? fs_unode_path(m->from.dir, m->from.name) : NULL;
+	bool exchange = m->flags & RENAME_EXCHANGE;
+	bool hide = m->from.hides > 0 && !exchange;
+	bool noted = hide || (!exchange && is_in_the_way(m));
+	auto_free char *path = noted ? fs_unode_path(m->from.dir, m->from.name) : NULL;
 	int ret = 0;
 
-	if (hide && !path)
-		return -ENOMEM;
-	if (hide && symlinkat(path, upper->work_fd, FS_WORK_RENAME) < 0 && errno != EEXIST)
-		return -errno;
+	if (noted)
+		ret = path ? fs_disk_note_rename(upper, path, m->from.disk.st.st_ino, hide)
+			   : -ENOMEM;
+	if (ret < 0)
+		return ret;
 	ret = move_on_disk(m);
 	if (ret == 0 && hide)
 		ret = hide_old(m);
-	if (hide)
+	if (noted)
 		(void)unlinkat(upper->work_fd, FS_WORK_RENAME, 0);
 	return ret;
 }

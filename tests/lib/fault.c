@@ -120,6 +120,9 @@ WRAP(ssize_t, pwrite64, FAULT_PWRITE, (int a, const void *b, size_t c, off_t d),
      (a, b, limit(FAULT_PWRITE, c), d))
 WRAP(int, ftruncate64, FAULT_FTRUNCATE, (int a, off_t b), (a, b))
 WRAP(int, fchmod, FAULT_FCHMOD, (int a, mode_t b), (a, b))
+WRAP(int, fsetxattr, FAULT_FSETXATTR, (int a, const char *b, const void *c, size_t d, int e),
+     (a, b, c, d, e))
+WRAP(int, symlinkat, FAULT_SYMLINKAT, (const char *a, int b, const char *c), (a, b, c))
 WRAP(int, futimens, FAULT_FUTIMENS, (int a, const struct timespec b[2]), (a, b))
 WRAP(int, fdatasync, FAULT_FDATASYNC, (int a), (a))
 WRAP(int, fsync, FAULT_FSYNC, (int a), (a))
