@@ -18,6 +18,7 @@ root=$(put tree)
 
 # Warmed, the first sandbox asks for nothing.
 mount_start --lanes 1 --warm "$root"
+await at_least blobs 42
 await settled
 box=$(sandbox_new "$root" --id box --output out/)
 await settled
