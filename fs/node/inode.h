@@ -57,6 +57,9 @@ bool fs_inode_get(struct fs_inode_table *table, uint64_t id, struct fs_inode *ou
 int fs_inode_lookup(struct fs_inode_table *table, uint64_t dir, const char *name,
 		    struct fs_entry *entry, struct fs_inode *out);
 
+/* The text @id had @size bytes when it was made: those of one that takes long are told so. */
+void fs_inode_made(struct fs_inode_table *table, uint64_t id, uint64_t size);
+
 /* Take @nr lookups back; the node may be gone afterwards. */
 void fs_inode_forget(struct fs_inode_table *table, uint64_t id, uint64_t nr);
 

@@ -89,6 +89,17 @@ static void set_asked(struct fs_inode_table *table, uint64_t dir, uint8_t nr)
 	lock_drop(&table->lock);
 }
 
+void fs_inode_made(struct fs_inode_table *table, uint64_t id, uint64_t size)
+{
+	struct fs_node *node;
+
+	lock_take(&table->lock);
+	node = fs_node_find_locked(table, id);
+	if (node)
+		node->entry.digest.size = size;
+	lock_drop(&table->lock);
+}
+
 void fs_inode_listed(struct fs_inode_table *table, uint64_t dir)
 {
 	set_asked(table, dir, FS_ASKED_ENOUGH);

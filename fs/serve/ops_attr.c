@@ -100,7 +100,7 @@ static int size_of(const struct fs_entry *entry, off_t *out)
 		*out = (off_t)strlen(entry->target);
 		break;
 	case FS_KIND_TEXT:
-		*out = 0;
+		*out = (off_t)entry->digest.size;
 		if (entry->slow)
 			break;
 		ret = entry->view->ops->text(entry->view, entry, &text);

@@ -111,13 +111,21 @@ static int open_blob(struct fs_session *session, const struct fs_inode *node,
 	return ret;
 }
 
-static int open_text(const struct fs_entry *entry, struct fs_handle *handle)
+/*
+ * The kernel splices (sendfile, and what copies by it) as many bytes as stat tells, which for
+ * who opens first and asks then is what is made here.
+ */
+static int open_text(const struct fs_session *session, const struct fs_inode *node,
+		     struct fs_handle *handle)
 {
+	const struct fs_entry *entry = &node->entry;
 	auto_buf struct buf text = {0};
 	int ret = entry->view->ops->text(entry->view, entry, &text);
 
 	if (ret < 0)
 		return ret;
+	if (entry->slow)
+		fs_inode_made(session->table, node->id, text.len);
 	handle->text.len = text.len;
 	handle->text.data = buf_steal(&text);
 	return 0;
@@ -141,7 +149,7 @@ static int open_handle(fuse_req_t req, const struct fs_inode *node, struct fs_ha
 		return open_blob(session, node, handle, err);
 	case FS_KIND_TEXT:
 		handle->kind = FS_HANDLE_TEXT;
-		return open_text(&node->entry, handle);
+		return open_text(session, node, handle);
 	case FS_KIND_CONTROL:
 		handle->kind = FS_HANDLE_CONTROL;
 		return open_control(session, handle);

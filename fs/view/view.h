@@ -43,7 +43,7 @@ struct fs_entry {
 	const struct fs_view *view; /* answers for the node */
 	struct fs_key key;	    /* DIR: of its path; others: of all that makes them differ */
 	uint64_t serial;	    /* topmost DIR of a sandbox: of its slot; else 0 */
-	struct cas_digest digest;   /* FILE; DIR of a tree */
+	struct cas_digest digest;   /* FILE; DIR of a tree; TEXT: the size when it is slow */
 	union {
 		const char *target; /* SYMLINK; owned by the node once there is one */
 		uint64_t tag;	    /* other kinds: private to the view */
@@ -59,7 +59,8 @@ struct fs_entry {
 	bool has_mode : 1;
 	bool fleeting : 1; /* attributes, of a DIR name and list too, are asked for each time */
 	bool lively : 1;   /* DIR: always there, but its list changes */
-	bool slow : 1;	   /* TEXT: takes long to make: no thread that serves does, nor stat */
+	bool slow : 1;	   /* TEXT: takes long to make: no thread that serves does, nor stat, */
+			   /* which tells the size that it had when it was last opened */
 	bool apart : 1;	   /* DIR: never one that another top has cached */
 	bool partial : 1;  /* from list alone: kind and key, not enough for a node */
 };

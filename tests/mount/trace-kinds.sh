@@ -1,7 +1,7 @@
 #!/bin/sh
 # What .casbox/sandboxes/ID tells of each kind of trace, live, finished and after a restart.
 . "$(dirname "$0")/../lib/common.sh"
-need fuse mount
+need fuse mount python3
 
 # lines ID FILE: without notes
 lines() {
@@ -49,6 +49,12 @@ body() {
 	done
 	told
 	eq "made" "out/ src/obj" "$(lines off writes)"
+	# What copies by sendfile, as Python does, has all of it.
+	for file in inputs-unread lookups-failed writes; do
+		python3 -c 'import shutil, sys; shutil.copyfile(*sys.argv[1:])' \
+			"$MNT/.casbox/sandboxes/exact/$file" "$T/copied"
+		cmp "$T/copied" "$MNT/.casbox/sandboxes/exact/$file" || fail "$file, copied"
+	done
 	mount_stop
 	mount_start
 	told
