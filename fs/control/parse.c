@@ -273,28 +273,74 @@ static int add_json_member(struct control_request *req, const char *key, const j
 	return ret;
 }
 
-static int parse_json(const struct control_command *table, const char *line, size_t len,
-		      struct control_request *out, struct err *err)
+/* {"command": NAME, and options by name} */
+static int parse_members(const struct control_command *table, json_t *object,
+			 struct control_request *out, struct err *err)
 {
-	json_error_t why;
-	json_t *object = json_loadb(line, len, JSON_REJECT_DUPLICATES, &why);
-	const char *name;
+	const char *name = json_string_value(json_object_get(object, "command"));
 	const char *key;
 	json_t *value;
-	int ret;
+	int ret = name ? find_command(table, name, out, err)
+		       : err_set(err, -EINVAL, "the object has no \"command\"");
 
-	if (!json_is_object(object)) {
-		json_decref(object);
-		return err_set(err, -EINVAL, "not a JSON object: %s", why.text);
-	}
-	name = json_string_value(json_object_get(object, "command"));
-	ret = name ? find_command(table, name, out, err)
-		   : err_set(err, -EINVAL, "the object has no \"command\"");
 	json_object_foreach(object, key, value)
 	{
 		if (ret == 0 && strcmp(key, "command") != 0)
 			ret = add_json_member(out, key, value, err);
 	}
+	return ret;
+}
+
+static int split_list(const json_t *list, struct words *out, struct err *err)
+{
+	auto_buf struct buf b = {0};
+	const json_t *element;
+	size_t i;
+
+	if (!json_is_array(list))
+		return err_set(err, -EINVAL, "\"words\" is not a list");
+	json_array_foreach(list, i, element)
+	{
+		int ret = json_is_string(element)
+				  ? buf_append_str(&b, json_string_value(element))
+				  : err_set(err, -EINVAL, "a word in \"words\" is no string");
+
+		if (ret == 0)
+			ret = words_add(out, &b);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+/* {"words": [WORD, ...]}: what a line of words cannot hold is a newline. */
+static int parse_list(const struct control_command *table, const json_t *object,
+		      struct control_request *out, struct err *err)
+{
+	struct words w = {0};
+	int ret = json_object_size(object) == 1
+			  ? split_list(json_object_get(object, "words"), &w, err)
+			  : err_set(err, -EINVAL, "\"words\" stands alone in its object");
+
+	if (ret == 0)
+		ret = parse_words(table, &w, out, err);
+	words_fini(&w);
+	return ret;
+}
+
+static int parse_json(const struct control_command *table, const char *line, size_t len,
+		      struct control_request *out, struct err *err)
+{
+	json_error_t why;
+	json_t *object = json_loadb(line, len, JSON_REJECT_DUPLICATES, &why);
+	int ret;
+
+	if (!json_is_object(object))
+		ret = err_set(err, -EINVAL, "not a JSON object: %s", why.text);
+	else if (json_object_get(object, "words"))
+		ret = parse_list(table, object, out, err);
+	else
+		ret = parse_members(table, object, out, err);
 	json_decref(object);
 	return ret;
 }

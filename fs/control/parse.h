@@ -58,7 +58,8 @@ struct control_request {
  * A line is words as a shell would split them (single and double quotes, backslash; no
  * expansion of any kind), `--name value`, `--name=value` and `--` included; or a JSON
  * object with "command", and the options and positional words by name: strings and
- * numbers as values, true for a flag, arrays for what may be repeated.
+ * numbers as values, true for a flag, arrays for what may be repeated; or an object with
+ * "words" alone, which are those of a line.
  * -EINVAL: not a command of @table, not its options, or none of the choices; the message
  * says which.
  */

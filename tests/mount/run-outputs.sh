@@ -35,6 +35,10 @@ eq "top" "build notes report src" "$(ls -A proj | paste -sd ' ')"
 
 # Into another place, from a stored root; outputs keep the executable bit.
 root=$(put proj/src)
+odd=$(printf 'two\nlines é')
+casbox run --root "$root" --output "$odd" --into elsewhere -- sh -c 'cp a "$1"' sh "$odd"
+eq "an output of two lines" one "$(cat "elsewhere/$odd")"
+rm -f "elsewhere/$odd"
 casbox run --root "$root" --output x --output deep/er/y --into elsewhere --result res.json -- \
 	sh -c 'cp a x; chmod +x x; cp a deep/er/y'
 eq "mode of x" 555 "$(stat -c %a elsewhere/x)"

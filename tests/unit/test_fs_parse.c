@@ -71,6 +71,18 @@ static void test_words_and_objects_say_the_same(void **state)
 	assert_make("make --attach --root=a' 'b --output x/ --output \"it's \\\"y\\\"\"");
 	assert_make("{\"command\":\"make\",\"root\":\"a b\",\"output\":[\"x/\",\"it's \\\"y\\\"\"],"
 		    "\"attach\":true}");
+	assert_make("{\"words\":[\"make\",\"--root\",\"a b\",\"--output=x/\",\"--output\","
+		    "\"it's \\\"y\\\"\",\"--attach\"]}");
+}
+
+static void test_a_word_in_an_object_may_hold_a_newline(void **state)
+{
+	struct control_request req;
+	struct err err;
+
+	assert_int_equal(parse("{\"words\":[\"show\",\"--\",\"a\\n\\u00e9\"]}", &req, &err), 0);
+	assert_string_equal(control_get(&req, "id"), "a\n\xc3\xa9");
+	control_request_fini(&req);
 }
 
 static void test_words_in_place_and_after_dashes(void **state)
@@ -110,6 +122,11 @@ static void test_what_is_no_command_is_refused_by_name(void **state)
 	assert_refused("{\"command\":\"show\",\"id\":[\"a\"]}", "show: \"id\" is not a list");
 	assert_refused("{\"command\":\"show\",\"what\":1}", "show: unknown option \"what\"");
 	assert_refused("{\"id\":\"x\"}", "the object has no \"command\"");
+	assert_refused("{\"words\":\"list\"}", "\"words\" is not a list");
+	assert_refused("{\"words\":[]}", "empty command");
+	assert_refused("{\"words\":[\"show\",7]}", "a word in \"words\" is no string");
+	assert_refused("{\"words\":[\"list\"],\"command\":\"list\"}",
+		       "\"words\" stands alone in its object");
 }
 
 static void test_nul_bytes_are_refused(void **state)
@@ -153,6 +170,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_words_and_objects_say_the_same),
+		cmocka_unit_test(test_a_word_in_an_object_may_hold_a_newline),
 		cmocka_unit_test(test_words_in_place_and_after_dashes),
 		cmocka_unit_test(test_what_is_no_command_is_refused_by_name),
 		cmocka_unit_test(test_nul_bytes_are_refused),

@@ -288,13 +288,37 @@ int client_quote(struct buf *line, const char *word)
 	return ret ? ret : buf_append_char(line, '\'');
 }
 
+/* What no line of words can hold goes as an object. */
+static int make_object(struct buf *line, const char *const *words, size_t nr, struct err *err)
+{
+	json_t *list = json_array();
+	json_t *object = json_pack("{s:o}", "words", list);
+	char *text = NULL;
+	int ret = object ? 0 : -ENOMEM;
+
+	for (size_t i = 0; ret == 0 && i < nr; i++)
+		if (json_array_append_new(list, json_string(words[i])) < 0)
+			ret = err_set(err, -EINVAL,
+				      "a control command cannot hold a newline and "
+				      "what is not UTF-8 at once");
+	if (ret == 0)
+		text = json_dumps(object, JSON_COMPACT);
+	json_decref(object);
+	if (ret < 0)
+		return ret;
+	ret = text ? buf_printf(line, "%s\n", text) : -ENOMEM;
+	free(text);
+	return ret ? err_set(err, ret, "out of memory") : 0;
+}
+
 static int make_line(struct buf *line, const char *const *words, size_t nr, struct err *err)
 {
 	int ret = 0;
 
-	for (size_t i = 0; i < nr && ret == 0; i++) {
+	for (size_t i = 0; i < nr; i++)
 		if (strchr(words[i], '\n'))
-			return err_set(err, -EINVAL, "a control command cannot hold a newline");
+			return make_object(line, words, nr, err);
+	for (size_t i = 0; i < nr && ret == 0; i++) {
 		if (i > 0)
 			ret = buf_append_char(line, ' ');
 		if (ret == 0)

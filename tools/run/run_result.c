@@ -17,7 +17,10 @@
 #include "tools/run/run.h"
 #include "tools/run/run_outputs.h"
 
-/* A command cannot hold a newline: the directory above the name that has one stands for it. */
+/*
+ * A command cannot hold a newline and what is not UTF-8 at once: the directory above a name with
+ * a newline stands for it.
+ */
 static int tellable(const char *path)
 {
 	size_t len = strcspn(path, "\n");
