@@ -106,7 +106,7 @@ static void take_event_locked(struct fs_dirs *dirs, const struct fanotify_event_
 	struct watched *w;
 
 	for (w = dirs->by_serial; w && e->mask & FAN_Q_OVERFLOW; w = w->hh.next)
-		fs_trace_remark(w->trace, LOST_TEXT);
+		fs_trace_lose(w->trace, LOST_TEXT);
 	while (at + sizeof(struct fanotify_event_info_header) <= end) {
 		const struct fanotify_event_info_fid *info = (const void *)at;
 

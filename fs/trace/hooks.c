@@ -47,8 +47,8 @@ static struct fs_trace *trace_make(struct fs_sandbox *sb)
 	if (trace || fs_trace_new(sb->rec.trace, &trace) < 0)
 		return trace;
 	if (sb->rec.state != FS_SANDBOX_CREATING)
-		fs_trace_remark(trace, "the daemon was killed meanwhile: what was before is not "
-				       "here");
+		fs_trace_lose(trace, "the daemon was killed meanwhile: what was before is not "
+				     "here");
 	return trace;
 }
 
@@ -68,7 +68,7 @@ void fs_sandbox_trace_begin(struct fs_sandboxes *all, struct fs_sandbox *sb)
 	sb->trace = trace;
 	lock_drop(&all->lock);
 	if (!tap || fs_tap_add(tap, sb->serial, trace) < 0)
-		fs_trace_remark(trace, "no memory: nothing that was asked for is here");
+		fs_trace_lose(trace, "no memory: nothing that was asked for is here");
 }
 
 /* Layer @n lies over inputs: opens in it are not those of session one. */

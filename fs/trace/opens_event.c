@@ -282,10 +282,10 @@ static void take_open_locked(struct fs_opens *opens, int fd) REQUIRES(opens->loc
 	note_overlay(opens, w, o, st.stx_ino, path);
 }
 
-static void remark_all_locked(struct fs_opens *opens, const char *text) REQUIRES(opens->lock)
+static void lose_all_locked(struct fs_opens *opens, const char *text) REQUIRES(opens->lock)
 {
 	for (struct fs_opens_watched *w = opens->by_id; w; w = w->hh.next)
-		fs_trace_remark(w->trace, text);
+		fs_trace_lose(w->trace, text);
 }
 
 static int take_events_locked(struct fs_opens *opens, ssize_t len) REQUIRES(opens->lock)
@@ -296,7 +296,7 @@ static int take_events_locked(struct fs_opens *opens, ssize_t len) REQUIRES(open
 	for (; FAN_EVENT_OK(e, len); e = FAN_EVENT_NEXT(e, len)) {
 		nr++;
 		if (e->mask & FAN_Q_OVERFLOW)
-			remark_all_locked(opens, LOST_TEXT);
+			lose_all_locked(opens, LOST_TEXT);
 		if (e->fd < 0)
 			continue;
 		take_open_locked(opens, e->fd);
@@ -314,7 +314,7 @@ bool fs_opens_read_locked(struct fs_opens *opens, int max) REQUIRES(opens->lock)
 			return false;
 		/* An event whose file could not be opened is gone. */
 		if (len < 0 && errno != EINTR)
-			remark_all_locked(opens, LOST_TEXT);
+			lose_all_locked(opens, LOST_TEXT);
 		nr += len > 0 ? take_events_locked(opens, len) : 1;
 	}
 	return true;

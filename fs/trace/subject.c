@@ -105,7 +105,7 @@ static int load_trace(struct subject *s, struct err *err)
 		return ret;
 	ret = fs_trace_new(s->kind, &s->trace);
 	if (ret == 0)
-		fs_trace_remark(s->trace, "the trace was lost");
+		fs_trace_lose(s->trace, "the trace was lost");
 	return ret;
 }
 
@@ -211,8 +211,12 @@ static int keep_name(struct subject *s, const char *path, unsigned bits, bool *s
 
 bool fs_subject_knows(const struct subject *s, enum fs_trace_text text)
 {
-	return s->trace &&
-	       (text == FS_TRACE_TEXT_UNREAD ? s->kind >= FS_TRACE_READS : s->kind != FS_TRACE_OFF);
+	if (!s->trace)
+		return false;
+	/* Who takes something for unread that was read goes wrong, and is not told. */
+	return text == FS_TRACE_TEXT_UNREAD
+		       ? s->kind >= FS_TRACE_READS && !fs_trace_is_lossy(s->trace)
+		       : s->kind != FS_TRACE_OFF;
 }
 
 /* --- what was not read: the whole tree is walked --- */

@@ -96,6 +96,8 @@ static const char *note_of(const struct subject *s, enum fs_trace_text text)
 
 	if (text == FS_TRACE_TEXT_READ)
 		return read[s->kind];
+	if (text == FS_TRACE_TEXT_UNREAD && s->kind >= FS_TRACE_READS && !fs_subject_knows(s, text))
+		return "not all that was read is known, so nobody can tell";
 	return text == FS_TRACE_TEXT_UNREAD ? unread[s->kind] : failed[s->kind];
 }
 

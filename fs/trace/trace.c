@@ -57,7 +57,7 @@ struct fs_trace {
 	struct visitor *visitors GUARDED_BY(lock);
 	struct remark *remarks GUARDED_BY(lock);
 	size_t used GUARDED_BY(lock);
-	bool cut GUARDED_BY(lock);
+	bool lossy GUARDED_BY(lock);
 };
 
 static const char *const kind_names[] = {
@@ -168,6 +168,29 @@ void fs_trace_remark(struct fs_trace *trace, const char *text)
 	lock_drop(&trace->lock);
 }
 
+static void lose_locked(struct fs_trace *trace, const char *text) REQUIRES(trace->lock)
+{
+	remark_locked(trace, text);
+	trace->lossy = true;
+}
+
+void fs_trace_lose(struct fs_trace *trace, const char *text)
+{
+	lock_take(&trace->lock);
+	lose_locked(trace, text);
+	lock_drop(&trace->lock);
+}
+
+bool fs_trace_is_lossy(struct fs_trace *trace)
+{
+	bool lossy;
+
+	lock_take(&trace->lock);
+	lossy = trace->lossy;
+	lock_drop(&trace->lock);
+	return lossy;
+}
+
 /* Room for @sz bytes more? */
 static bool afford_locked(struct fs_trace *trace, size_t sz) REQUIRES(trace->lock)
 {
@@ -175,9 +198,7 @@ static bool afford_locked(struct fs_trace *trace, size_t sz) REQUIRES(trace->loc
 		trace->used += sz;
 		return true;
 	}
-	if (!trace->cut)
-		remark_locked(trace, CUT_REMARK);
-	trace->cut = true;
+	lose_locked(trace, CUT_REMARK);
 	return false;
 }
 
@@ -200,7 +221,7 @@ static struct fs_trace_path *add_locked(struct fs_trace *trace, const char *path
 			return p;
 		free(p);
 	}
-	remark_locked(trace, CUT_REMARK);
+	lose_locked(trace, CUT_REMARK);
 	return NULL;
 }
 
@@ -216,7 +237,7 @@ static struct fs_trace_path *note_locked(struct fs_trace *trace, unsigned what, 
 	struct fs_trace_path *p;
 
 	if (!path) {
-		remark_locked(trace, CUT_REMARK);
+		lose_locked(trace, CUT_REMARK);
 		return NULL;
 	}
 	memcpy(path, dir, dir_len);
@@ -269,7 +290,7 @@ static void know_locked(struct fs_trace *trace, uint64_t id, struct fs_trace_pat
 			return;
 		free(k);
 	}
-	remark_locked(trace, CUT_REMARK);
+	lose_locked(trace, CUT_REMARK);
 }
 
 void fs_trace_looked(struct fs_trace *trace, const char *dir, const char *name, uint64_t node,
@@ -385,7 +406,11 @@ size_t fs_trace_count(struct fs_trace *trace, unsigned what)
 	return nr;
 }
 
-/* --- its file: the magic, the kind, remarks (#TEXT), paths (BITS PATH), each with a NUL --- */
+/*
+ * --- its file: the magic, the kind, remarks (#TEXT), LOSSY, paths (BITS PATH), each with a NUL ---
+ */
+
+#define LOSSY "!"
 
 static int put_item(struct buf *out, const char *text)
 {
@@ -415,6 +440,8 @@ int fs_trace_save(struct fs_trace *trace, int dir_fd, struct err *err)
 		ret = put_item(&text, kind_names[trace->kind]);
 	if (ret == 0)
 		ret = fs_trace_each_remark(trace, put_remark, &text);
+	if (ret == 0 && fs_trace_is_lossy(trace))
+		ret = put_item(&text, LOSSY);
 	if (ret == 0)
 		ret = fs_trace_each(trace, ~0u, put_path, &text);
 	if (ret == 0)
@@ -431,6 +458,12 @@ static int load_item(struct fs_trace *trace, char *item)
 
 	if (*item == '#') {
 		fs_trace_remark(trace, item + 1);
+		return 0;
+	}
+	if (strcmp(item, LOSSY) == 0) {
+		lock_take(&trace->lock);
+		trace->lossy = true;
+		lock_drop(&trace->lock);
 		return 0;
 	}
 	bits = strtoul(item, &end, 10);

@@ -68,6 +68,13 @@ void fs_trace_note(struct fs_trace *trace, unsigned what, const char *dir, const
 void fs_trace_remark(struct fs_trace *trace, const char *text);
 
 /*
+ * The same of something that makes it miss what was read: what was not read is not known any
+ * more. So it is once names do not fit.
+ */
+void fs_trace_lose(struct fs_trace *trace, const char *text);
+bool fs_trace_is_lossy(struct fs_trace *trace);
+
+/*
  * Call @each for every path with one of the bits of @what, sorted by bytes; with its bits.
  * Non-zero stops and is returned if negative. -ENOMEM.
  */

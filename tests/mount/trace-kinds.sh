@@ -142,6 +142,23 @@ moved() {
 	done
 }
 
+# Of what was read before the daemon was killed nothing is known: so nothing is told as unread.
+killed() {
+	mount_start
+	for kind in reads exact; do
+		cat "$(sandbox_new "$root" --id "k$kind" --trace $kind)/src/a" > "$T/out"
+	done
+	mount_kill
+	mount_start
+	for kind in reads exact; do
+		eq "unread of k$kind" "" "$(lines "k$kind" inputs-unread)"
+		first "k$kind" inputs-unread | grep -q '^# .*nobody can tell' || fail "k$kind: no word"
+		casbox ctl --mount "$MNT" trace "k$kind" | grep -q '"unread":null' || fail "k$kind: JSON"
+		casbox sandbox remove "k$kind"
+	done
+	mount_stop
+}
+
 # Roots serve one sandbox after the other, with marks or without: nothing that is read is missed,
 # and nothing is told of another sandbox.
 reused() {
@@ -205,6 +222,7 @@ each_user body
 [ -n "${TEST_PLAIN:-}" ] || {
 	replaced
 	moved
+	killed
 	reused
 	served
 	run_files

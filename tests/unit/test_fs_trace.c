@@ -87,6 +87,7 @@ static void test_what_does_not_fit_is_told(void **state)
 	assert_true(fs_trace_count(trace, FS_TRACE_LOOKED) > 10000);
 	assert_int_equal(fs_trace_each_remark(trace, join_remark, &remarks), 0);
 	assert_string_equal(buf_str(&remarks), "more names than are kept: this is not all;");
+	assert_true(fs_trace_is_lossy(trace));
 	fs_trace_unref(trace);
 }
 
@@ -113,6 +114,14 @@ static void test_a_file_brings_all_of_it_back(void **state)
 	assert_int_equal(fs_trace_each_remark(back, join_remark, &remarks), 0);
 	assert_string_equal(buf_str(&remarks),
 			    "reads was asked for, but we are not told of opens here;one;");
+	assert_false(fs_trace_is_lossy(back));
+	/* What was lost before stays lost. */
+	fs_trace_lose(back, "two");
+	assert_int_equal(fs_trace_save(back, fd, &err), 0);
+	fs_trace_unref(back);
+	assert_int_equal(fs_trace_load(fd, &back, &err), 0);
+	assert_true(fs_trace_is_lossy(back));
+	assert_paths(back, ~0u, "# x=144 a/with space\nand newline=4 ");
 	fs_trace_unref(back);
 }
 
