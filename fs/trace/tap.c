@@ -103,16 +103,20 @@ static struct fs_trace *find_locked(struct fs_tap *tap, uint64_t serial) REQUIRE
 	return t ? t->trace : NULL;
 }
 
+/* Where the directory @dir is, and in whose tree; NULL when nobody listens, or it is gone. */
+static char *place_of(struct fs_tap *tap, struct fs_inode_table *table, uint64_t dir,
+		      uint64_t *serial)
+{
+	return is_idle(tap) ? NULL : fs_inode_place(table, dir, serial);
+}
+
 void fs_tap_looked(struct fs_tap *tap, struct fs_inode_table *table, uint64_t dir, const char *name,
 		   uint64_t node, bool leaf, pid_t pid)
 {
-	auto_free char *path = NULL;
-	struct fs_trace *trace;
 	uint64_t serial;
+	auto_free char *path = place_of(tap, table, dir, &serial);
+	struct fs_trace *trace;
 
-	if (is_idle(tap))
-		return;
-	path = fs_inode_place(table, dir, &serial);
 	if (!path)
 		return;
 	lock_take(&tap->lock);
@@ -124,13 +128,10 @@ void fs_tap_looked(struct fs_tap *tap, struct fs_inode_table *table, uint64_t di
 
 void fs_tap_listed(struct fs_tap *tap, struct fs_inode_table *table, uint64_t dir)
 {
-	auto_free char *path = NULL;
-	struct fs_trace *trace;
 	uint64_t serial;
+	auto_free char *path = place_of(tap, table, dir, &serial);
+	struct fs_trace *trace;
 
-	if (is_idle(tap))
-		return;
-	path = fs_inode_place(table, dir, &serial);
 	if (!path)
 		return;
 	lock_take(&tap->lock);
