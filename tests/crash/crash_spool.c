@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cas/base/auto.h"
@@ -30,9 +29,8 @@
  * there afterwards, moved by the next process, and nothing else may be left anywhere.
  */
 
-#define SMALL  5000
-#define LARGE  ((1u << 20) + 777)
-#define EXITED 99
+#define SMALL 5000
+#define LARGE ((1u << 20) + 777)
 
 static const size_t sizes[] = {SMALL, LARGE, SMALL + 1};
 #define NR (sizeof(sizes) / sizeof(sizes[0]))
@@ -121,6 +119,18 @@ static int run(const char *dir, int told_fd)
 	return ret;
 }
 
+struct told_run {
+	const char *dir;
+	int fd;
+};
+
+static int run_told(void *ctx)
+{
+	const struct told_run *told_run = ctx;
+
+	return run(told_run->dir, told_run->fd);
+}
+
 static int count_files(const char *path)
 {
 	auto_closedir DIR *dir = opendir(path);
@@ -202,32 +212,24 @@ static void check_after(const char *dir, size_t nr_told)
 /* False once the child ended by itself. */
 static bool crash_at(const char *dir, unsigned nth, bool after)
 {
+	struct told_run told_run = {.dir = dir};
 	char told[16];
 	int pipe_fd[2];
 	ssize_t nr;
-	pid_t pid;
-	int status;
+	int ended;
 
 	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(dir, "store"), NULL), 0);
 	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(dir, "blobs"), NULL), 0);
 	assert_int_equal(pipe(pipe_fd), 0);
-	pid = fork();
-	if (pid == 0) {
-		fault_reset();
-		if (now->named)
-			fault_fail(FAULT_TMPFILE, 0, EOPNOTSUPP);
-		fault_exit(nth, after);
-		_exit(run(dir, pipe_fd[1]) < 0);
-	}
+	told_run.fd = pipe_fd[1];
+	ended = fault_exit_child(nth, after, now->named, run_told, &told_run);
 	(void)close(pipe_fd[1]);
 	nr = io_read_full(pipe_fd[0], told, sizeof(told));
 	(void)close(pipe_fd[0]);
 	assert_in_range(nr, 0, NR + 1);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	assert_true(WEXITSTATUS(status) == EXITED || WEXITSTATUS(status) == 0);
+	assert_in_range(ended, 0, 1);
 	check_after(dir, (size_t)nr);
-	return WEXITSTATUS(status) == EXITED;
+	return ended == 1;
 }
 
 static const struct way ways[] = {

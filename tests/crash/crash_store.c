@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,9 +31,8 @@
  * gc leaves nothing but blobs.
  */
 
-#define SMALL  5000
-#define LARGE  ((1u << 20) + 777)
-#define EXITED 99
+#define SMALL 5000
+#define LARGE ((1u << 20) + 777)
 
 struct scenario {
 	const char *name;
@@ -363,27 +361,22 @@ static void check_after(const char *dir)
 	cas_store_close(store);
 }
 
+static int run_now(void *dir)
+{
+	return now->run(dir);
+}
+
 /* False once the scenario ended by itself. */
 static bool crash_at(const char *dir, unsigned nth, bool after)
 {
-	pid_t pid;
-	int status;
+	int ended;
 
 	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(dir, "store"), NULL), 0);
 	now->prepare(dir);
-	pid = fork();
-	if (pid == 0) {
-		fault_reset();
-		if (now->named)
-			fault_fail(FAULT_TMPFILE, 0, EOPNOTSUPP);
-		fault_exit(nth, after);
-		_exit(now->run(dir) < 0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFEXITED(status));
-	assert_true(WEXITSTATUS(status) == EXITED || WEXITSTATUS(status) == 0);
+	ended = fault_exit_child(nth, after, now->named, run_now, (void *)dir);
+	assert_in_range(ended, 0, 1);
 	check_after(dir);
-	return WEXITSTATUS(status) == EXITED;
+	return ended == 1;
 }
 
 static const struct scenario scenarios[] = {

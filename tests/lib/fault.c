@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define EXIT_STATUS 99
@@ -45,6 +46,25 @@ void fault_exit(unsigned nth, bool after)
 {
 	plan.exit_at = nth;
 	plan.exit_after = after;
+}
+
+int fault_exit_child(unsigned nth, bool after, bool named, int (*body)(void *ctx), void *ctx)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		fault_reset();
+		if (named)
+			fault_fail(FAULT_TMPFILE, 0, EOPNOTSUPP);
+		fault_exit(nth, after);
+		_exit(body(ctx) < 0);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
+		return -ECHILD;
+	if (WEXITSTATUS(status) == EXIT_STATUS)
+		return 1;
+	return WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
 }
 
 unsigned fault_seen(enum fault_call call)

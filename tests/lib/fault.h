@@ -42,10 +42,16 @@ void fault_slow(enum fault_call call, unsigned ms);
 void fault_short(enum fault_call call, unsigned long max);
 
 /*
- * _exit(99) at the @nth call (from 1) of those that change something on disk, whichever
+ * _exit at the @nth call (from 1) of those that change something on disk, whichever
  * they are; @after: once it has been done.
  */
 void fault_exit(unsigned nth, bool after);
+
+/*
+ * @body in a child that ends so; @named: where no unnamed files can be made. 1: it ended at
+ * that call; 0: it came to its own end; -ECHILD: it did not return 0, or worse.
+ */
+int fault_exit_child(unsigned nth, bool after, bool named, int (*body)(void *ctx), void *ctx);
 
 /* Calls of one kind since fault_reset. */
 unsigned fault_seen(enum fault_call call);

@@ -59,40 +59,51 @@ static void on_wedged(void *ctx)
 	atomic_store((_Atomic bool *)ctx, true);
 }
 
+/* A mount that nobody serves, and who watches it. */
+struct watched {
+	_Atomic bool wedged;
+	struct fs_helper *helper;
+	struct fs_watchdog *dog;
+	struct fs_mount mount;
+};
+
+static void watch(char *dir, unsigned period_ms, unsigned timeout_ms, struct watched *w)
+{
+	struct fs_watchdog_options opts = {
+		.period_ms = period_ms,
+		.timeout_ms = timeout_ms,
+		.wedged = on_wedged,
+		.ctx = &w->wedged,
+	};
+
+	if (!dir)
+		skip();
+	*w = (struct watched){.wedged = false};
+	/* Before the mount, as a daemon does: the helper holds no descriptor of it. */
+	assert_int_equal(fs_helper_new(NULL, &w->helper, NULL), 0);
+	mount_at(tests_path(dir, "mnt"), &w->mount);
+	opts.helper = w->helper;
+	opts.paths[0] = tests_path(dir, "mnt");
+	opts.devs[0] = w->mount.dev;
+	assert_int_equal(fs_watchdog_new(&opts, &w->dog), 0);
+}
+
 static void test_mount_that_nobody_serves_is_aborted(void **state)
 {
-	_Atomic bool wedged = false;
-	struct fs_helper *helper = NULL;
-	struct fs_watchdog *dog = NULL;
-	struct fs_mount mount;
+	struct watched w;
 	struct stat st;
 	unsigned long long end = lock_now_ns() + DEADLINE_NS;
 
-	if (!*state)
-		skip();
-	/* Before the mount, as a daemon does: the helper holds no descriptor of it. */
-	assert_int_equal(fs_helper_new(NULL, &helper, NULL), 0);
-	mount_at(tests_path(*state, "mnt"), &mount);
-
-	struct fs_watchdog_options opts = {
-		.helper = helper,
-		.paths = {tests_path(*state, "mnt"), NULL},
-		.devs = {mount.dev, 0},
-		.period_ms = 20,
-		.timeout_ms = 200,
-		.wedged = on_wedged,
-		.ctx = &wedged,
-	};
-	assert_int_equal(fs_watchdog_new(&opts, &dog), 0);
+	watch(*state, 20, 200, &w);
 	/* A user: in the kernel, without an answer, until the connection breaks. */
 	assert_int_equal(stat(tests_path(*state, "mnt/x"), &st), -1);
 	assert_true(errno == ENOTCONN || errno == ECONNABORTED);
-	while (!atomic_load(&wedged) && lock_now_ns() < end)
+	while (!atomic_load(&w.wedged) && lock_now_ns() < end)
 		(void)usleep(1000);
-	assert_true(atomic_load(&wedged));
-	fs_watchdog_free(dog);
-	fs_helper_free(helper);
-	(void)close(mount.dev_fd);
+	assert_true(atomic_load(&w.wedged));
+	fs_watchdog_free(w.dog);
+	fs_helper_free(w.helper);
+	(void)close(w.mount.dev_fd);
 }
 
 static void test_dead_mounts_are_detached_until_none_is_left(void **state)
@@ -148,32 +159,15 @@ static void test_a_mount_without_an_answer_is_told_and_left_alone(void **state)
 /* It is asking a mount that does not answer: the end does not wait for that. */
 static void test_ending_does_not_wait_for_an_answer(void **state)
 {
-	_Atomic bool wedged = false;
-	struct fs_helper *helper = NULL;
-	struct fs_watchdog *dog = NULL;
-	struct fs_mount mount;
+	struct watched w;
 
-	if (!*state)
-		skip();
-	assert_int_equal(fs_helper_new(NULL, &helper, NULL), 0);
-	mount_at(tests_path(*state, "mnt"), &mount);
-
-	struct fs_watchdog_options opts = {
-		.helper = helper,
-		.paths = {tests_path(*state, "mnt"), NULL},
-		.devs = {mount.dev, 0},
-		.period_ms = 1,
-		.timeout_ms = 3600000,
-		.wedged = on_wedged,
-		.ctx = &wedged,
-	};
-	assert_int_equal(fs_watchdog_new(&opts, &dog), 0);
+	watch(*state, 1, 3600000, &w);
 	(void)usleep(100000);
 	/* An hour, or the time limit of the test. */
-	fs_watchdog_free(dog);
-	assert_false(atomic_load(&wedged));
-	(void)close(mount.dev_fd);
-	fs_helper_free(helper);
+	fs_watchdog_free(w.dog);
+	assert_false(atomic_load(&w.wedged));
+	(void)close(w.mount.dev_fd);
+	fs_helper_free(w.helper);
 }
 
 int main(int argc, char **argv)
