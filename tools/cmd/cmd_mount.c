@@ -348,7 +348,7 @@ struct umount_args {
 
 static const struct cli_option umount_options[] = {
 	{"force", 0, CLI_FLAG, offsetof(struct umount_args, force), NULL,
-	 "even with live sandboxes; abort it when it is stuck", false, NULL},
+	 "hardly wait for what runs; abort it when it is stuck", false, NULL},
 	{"lazy", 'l', CLI_FLAG, offsetof(struct umount_args, lazy), NULL,
 	 "detach now, end when nobody uses it", false, NULL},
 	{NULL, 0, CLI_FLAG, 0, NULL, NULL, false, NULL},
