@@ -30,18 +30,18 @@
 #include "fs/slot/push.h"
 #include "fs/slot/slot.h"
 
+/* What has to be waited for, of one moment. */
+struct sample {
+	bool store_known;
+	struct cas_usage store;
+	struct cas_spool_backlog spool;
+};
+
 struct fs_metrics {
 	struct fs_metrics_sources from;
 	int64_t start_s;
-	/* Sampled. */
-	_Atomic bool store_known;
-	_Atomic uint64_t store_blobs;
-	_Atomic uint64_t store_bytes;
-	_Atomic uint64_t store_disk;
-	_Atomic uint64_t spool_blobs;
-	_Atomic uint64_t spool_bytes;
-	_Atomic uint64_t spool_oldest_ns;
-	_Atomic uint64_t spool_failing;
+	struct lock lock; /* rank LEAF */
+	struct sample latest GUARDED_BY(lock);
 };
 
 int fs_metrics_new(const struct fs_metrics_sources *sources, struct fs_metrics **out)
@@ -52,12 +52,16 @@ int fs_metrics_new(const struct fs_metrics_sources *sources, struct fs_metrics *
 		return -ENOMEM;
 	m->from = *sources;
 	m->start_s = (int64_t)time(NULL);
+	lock_init(&m->lock, LOCK_RANK_LEAF, "metrics");
 	*out = m;
 	return 0;
 }
 
 void fs_metrics_free(struct fs_metrics *m)
 {
+	if (!m)
+		return;
+	lock_fini(&m->lock);
 	free(m);
 }
 
@@ -66,18 +70,15 @@ void fs_metrics_sample(struct fs_metrics *m)
 	const struct cas_catalog *catalog = cas_store_catalog(m->from.store);
 	struct cas_spool_backlog spool;
 	struct cas_usage usage;
+	bool known = catalog->ops->usage(catalog->ctx, &usage) == 1;
 
-	if (catalog->ops->usage(catalog->ctx, &usage) == 1) {
-		atomic_store(&m->store_blobs, usage.blobs);
-		atomic_store(&m->store_bytes, usage.bytes);
-		atomic_store(&m->store_disk, usage.disk);
-		atomic_store(&m->store_known, true);
-	}
 	cas_spool_backlog(m->from.store, &spool);
-	atomic_store(&m->spool_blobs, spool.blobs);
-	atomic_store(&m->spool_bytes, spool.bytes);
-	atomic_store(&m->spool_oldest_ns, spool.oldest_ns);
-	atomic_store(&m->spool_failing, spool.failing);
+	lock_take(&m->lock);
+	if (known)
+		m->latest.store = usage;
+	m->latest.store_known |= known;
+	m->latest.spool = spool;
+	lock_drop(&m->lock);
 }
 
 /* Samples by session and kind; @times selects the family. */
@@ -228,20 +229,20 @@ static void write_quota(struct prom *p, const struct cas_quota *quota)
 		prom_value(p, "mark=\"high\"", quota->max_blobs);
 }
 
-static void write_store(struct prom *p, struct fs_metrics *m)
+static void write_store(struct prom *p, const struct fs_metrics *m, const struct sample *at)
 {
 	const struct control_quota *quota = m->from.quota;
 	struct cas_store_counts puts;
 
 	cas_store_counts(m->from.store, &puts);
-	if (atomic_load(&m->store_known)) {
+	if (at->store_known) {
 		prom_one(p, PROM_GAUGE, "casbox_store_blobs", "Blobs in the store.",
-			 atomic_load(&m->store_blobs));
+			 at->store.blobs);
 		prom_one(p, PROM_GAUGE, "casbox_store_size_bytes", "Bytes in these blobs.",
-			 atomic_load(&m->store_bytes));
+			 at->store.bytes);
 		prom_one(p, PROM_GAUGE, "casbox_store_disk_bytes",
 			 "What they take on the disk, which the watermarks are about.",
-			 atomic_load(&m->store_disk));
+			 at->store.disk);
 	}
 	write_quota(p, &quota->limit);
 	prom_one(p, PROM_GAUGE, "casbox_store_excess_bytes",
@@ -278,17 +279,16 @@ static void write_evictions(struct prom *p, const struct control_guard *guard)
 		prom_value(p, labels[i], atomic_load(&guard->evicted[i].bytes));
 }
 
-static void write_spool(struct prom *p, struct fs_metrics *m)
+static void write_spool(struct prom *p, const struct cas_spool_backlog *spool)
 {
 	prom_one(p, PROM_GAUGE, "casbox_spool_backlog_blobs",
-		 "Blobs that wait to be moved to their directory.", atomic_load(&m->spool_blobs));
-	prom_one(p, PROM_GAUGE, "casbox_spool_backlog_bytes", "Bytes of these.",
-		 atomic_load(&m->spool_bytes));
+		 "Blobs that wait to be moved to their directory.", spool->blobs);
+	prom_one(p, PROM_GAUGE, "casbox_spool_backlog_bytes", "Bytes of these.", spool->bytes);
 	prom_family(p, PROM_GAUGE, "casbox_spool_oldest_seconds",
 		    "Since the oldest of them was accepted.");
-	prom_seconds(p, NULL, atomic_load(&m->spool_oldest_ns));
+	prom_seconds(p, NULL, spool->oldest_ns);
 	prom_one(p, PROM_GAUGE, "casbox_spool_failing_blobs",
-		 "Those among them whose last move failed.", atomic_load(&m->spool_failing));
+		 "Those among them whose last move failed.", spool->failing);
 }
 
 static void write_fetch(struct prom *p, struct cas_fetch *fetch)
@@ -432,14 +432,18 @@ static void write_self(struct prom *p, const struct fs_metrics *m)
 int fs_metrics_write(struct fs_metrics *m, struct buf *out)
 {
 	struct prom p = {.out = out};
+	struct sample at;
 
+	lock_take(&m->lock);
+	at = m->latest;
+	lock_drop(&m->lock);
 	write_self(&p, m);
 	write_fuse(&p, m);
 	write_slots(&p, m);
 	write_sandboxes(&p, m);
-	write_store(&p, m);
+	write_store(&p, m, &at);
 	write_evictions(&p, m->from.guard);
-	write_spool(&p, m);
+	write_spool(&p, &at.spool);
 	write_fetch(&p, m->from.fetch);
 	write_tiers(&p, m->from.fetch);
 	write_prefetches(&p, m->from.prefetches);
