@@ -169,7 +169,10 @@ static int sandbox_new(struct fs_sandboxes *all, const struct fs_sandbox_spec *s
 	int ret = spec->id ? fs_sandbox_id_check(spec->id, err) : 0;
 
 	if (ret == 0 && spec->trace == FS_TRACE_EXACT && !all->traced)
-		ret = err_set(err, -EOPNOTSUPP, "no exact traces on this mount");
+		ret = err_set(err, -EOPNOTSUPP,
+			      "no exact traces on this mount, which fusermount3 made, so that no "
+			      "layer can be mounted on it: --trace reads works here, exact where "
+			      "casbox mounts itself (in a namespace of its own, or as root)");
 	if (ret < 0)
 		return ret;
 	sb = calloc(1, sizeof(*sb));

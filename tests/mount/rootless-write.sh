@@ -92,6 +92,9 @@ if bwrap --unshare-all --ro-bind / / --proc /proc true 2> /dev/null; then
 	rm -r tree/out
 fi
 
+expect 125 casbox run --input tree --trace exact --output out -- true
+said "--trace reads works here"
+
 # Killed, and back with what was written.
 box=$(sandbox_new "$root" --id late --writable all --output out/)
 echo kept > "$box/out/kept"
