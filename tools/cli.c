@@ -175,7 +175,8 @@ static const char *want_text(const struct cli_option *o)
 	case CLI_NUMBER:
 		return "a number";
 	case CLI_SIZE:
-		return "a size such as 500M or 10G";
+		return strcmp(o->arg, "N") == 0 ? "a number such as 500 or 2M"
+						: "a size such as 500M or 10G";
 	case CLI_DURATION:
 		return "a time such as 90, 0.5 or 10m";
 	case CLI_TEXT:

@@ -42,6 +42,10 @@ for command in cat ls pin unpin "run --root"; do
 done
 expect 2 casbox checkout "$bad" dest
 said "'$bad' is no digest" --help
+expect 2 casbox gc --max-blobs -5
+said "--max-blobs wants a number such as 500 or 2M, not '-5'"
+expect 2 casbox gc --max-size -5
+said "--max-size wants a size such as 500M or 10G, not '-5'"
 expect 1 casbox cat "$hash/1"
 expect 1 casbox ls "$hash"
 expect 1 casbox checkout "$hash" dest
