@@ -37,11 +37,10 @@ struct cas_checkout_options {
 
 /*
  * Materialize the Directory @root as @dest, which must not exist (an empty directory is
- * replaced). Files are 0444 or 0555 whatever the umask, directories 0755, unless node
- * properties say otherwise. Times from node properties are set; else copies get the time
- * of the checkout and links that of their variant. All or nothing: the
- * tree grows under a temporary name beside @dest and is renamed into place; a failed or
- * killed checkout leaves @dest as it was.
+ * replaced, whatever its mode). Files are 0444 or 0555 whatever the umask, directories 0755, unless
+ * node properties say otherwise. Times from node properties are set; else copies get the time of
+ * the checkout and links that of their variant. All or nothing: the tree grows under a temporary
+ * name beside @dest and is renamed into place; a failed or killed checkout leaves @dest as it was.
  *
  * With opts->snapshot, mode auto, and store and @dest in one btrfs, a tree of
  * 512 entries or more is kept as a read-only subvolume in STORE/trees; @dest is then a

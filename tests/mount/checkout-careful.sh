@@ -31,6 +31,15 @@ for mode in copy hardlink; do
 done
 stat -c '%a %Y %Z' "$T/outside" "$T/outside/file" | diff "$T/before" - || fail "something outside changed"
 
+# An empty directory becomes the tree's top, with the mode that is the tree's, as with cp -aT.
+mkdir -m 700 "$T/private" "$T/tree/sub/closed"
+mkdir -m 755 "$T/open"
+casbox checkout "$root" "$T/private"
+"$FSCHECK" stat "$T/private" mode=0755
+casbox checkout "$(casbox put --preserve "$T/tree/sub/closed")" "$T/open"
+"$FSCHECK" stat "$T/open" mode=0700
+rmdir "$T/tree/sub/closed"
+
 # Destinations in the way.
 : > "$T/a-file"
 for bad in "$T/a-file" "$T/a-file/below" "$T/missing/parent"; do
