@@ -184,7 +184,8 @@ int cas_evict_actions(struct cas_store *store, const struct cas_marks *doomed, b
 		      struct err *err)
 {
 	struct sweep s = {.store = store, .doomed = doomed, .dry_run = dry_run, .err = err};
-	auto_close int waiting_fd = store->spool_fd < 0 ? -1 : cas_spool_results_open(store);
+	auto_close int waiting_fd =
+		store->spool_fd < 0 ? -1 : cas_spool_results_open(store->spool_fd);
 	int ret = 0;
 
 	/* What moves in between is seen there. */

@@ -23,7 +23,6 @@
  */
 
 #define TMP_AGE_SEC 86400
-#define BAD_AGE_SEC (2 * 86400)
 #define PAGE	    1024
 
 static uint64_t disk_bytes(const struct stat *st)
@@ -71,7 +70,7 @@ static bool is_stale(const struct cas_eviction *e, const struct cas_walk_item *i
 {
 	/* A quarantined file keeps the mtime of its better days; ctime is the rename. */
 	if (item->kind == CAS_WALK_BAD)
-		return e->now - item->st.st_ctim.tv_sec > BAD_AGE_SEC;
+		return e->now - item->st.st_ctim.tv_sec > CAS_BAD_AGE_SEC;
 	return S_ISREG(item->st.st_mode) && e->now - item->st.st_mtim.tv_sec > TMP_AGE_SEC &&
 	       !is_locked(item);
 }

@@ -29,7 +29,7 @@
 #define THREADS_MAX 64
 #define ACTION_MAX  (256u << 20)
 
-enum area { AREA_CAS, AREA_LINKS_0444, AREA_LINKS_0555, AREA_AC, NR_AREAS };
+enum area { AREA_CAS, AREA_LINKS_0444, AREA_LINKS_0555, AREA_AC, AREA_SPOOL, NR_AREAS };
 
 /* @talk: one callback at a time. @first_error: what stopped a thread. */
 struct fsck {
@@ -68,16 +68,21 @@ __attribute__((format(printf, 2, 3))) static void fault(struct fsck *f, const ch
 	lock_drop(&f->talk);
 }
 
-static void foreign(struct fsck *f, const char *path)
+static void note(struct fsck *f, const char *path, const char *what)
 {
 	char line[512];
 
-	(void)snprintf(line, sizeof(line), "%s is not the store's; left alone", path);
-	atomic_fetch_add(&f->foreign, 1);
+	(void)snprintf(line, sizeof(line), "%s %s", path, what);
 	lock_take(&f->talk);
 	if (f->opts->note)
 		f->opts->note(f->opts->ctx, line);
 	lock_drop(&f->talk);
+}
+
+static void foreign(struct fsck *f, const char *path)
+{
+	atomic_fetch_add(&f->foreign, 1);
+	note(f, path, "is not the store's; left alone");
 }
 
 static bool is_cancelled(const struct fsck *f)
@@ -252,6 +257,13 @@ static int check_item(void *ctx, const struct cas_walk_item *item)
 
 	if (is_cancelled(w->f))
 		return -ECANCELED;
+	/* Whoever moves a spool file compares it with its name before. */
+	if (w->area == AREA_SPOOL) {
+		if (item->kind == CAS_WALK_BAD)
+			note(w->f, item->path,
+			     "was damaged in the spool, never moved, and goes after two days");
+		return 0;
+	}
 	if (item->kind == CAS_WALK_FOREIGN)
 		foreign(w->f, item->path);
 	if (item->kind == CAS_WALK_WRONG_TYPE) {
@@ -281,6 +293,9 @@ static const char *area_open(const struct cas_store *store, enum area area, int 
 	case AREA_LINKS_0555:
 		*top_fd = store->link_fd[1];
 		return "links/0555";
+	case AREA_SPOOL:
+		*top_fd = store->spool_fd;
+		return "spool";
 	case AREA_AC:
 	case NR_AREAS:
 	default:

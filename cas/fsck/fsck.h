@@ -21,7 +21,7 @@ struct cas_fsck_options {
 	int nr_threads;
 	/* One line a fault, naming the file; any thread, one call at a time. */
 	void (*fault)(void *ctx, const char *line);
-	/* One line for each thing that is no fault but no blob: foreign names. May be NULL. */
+	/* One line for what is no fault but no blob: foreign and set-aside names. May be NULL. */
 	void (*note)(void *ctx, const char *line);
 	/*
 	 * With @repair: a blob was moved aside, and is to be had from elsewhere. Its size is

@@ -250,11 +250,10 @@ static int wait_moved(struct cas_spool *s, enum cas_spool_whose whose, const _At
 static int wait_served(struct cas_spool *s, const _Atomic bool *cancel, struct err *err)
 {
 	const struct timespec nap = {.tv_nsec = 50000000};
-	uint64_t blobs = 1;
-	uint64_t bytes;
+	struct cas_spool_usage left = {.blobs = 1};
 	int ret = 0;
 
-	while (ret == 0 && blobs > 0) {
+	while (ret == 0 && left.blobs + left.results > 0) {
 		bool served;
 
 		cas_spool_wake(s->store);
@@ -263,10 +262,10 @@ static int wait_served(struct cas_spool *s, const _Atomic bool *cancel, struct e
 		lock_drop(&s->lock);
 		if (!served)
 			return 0;
-		ret = cas_spool_usage(s->store, &blobs, &bytes, err);
+		ret = cas_spool_usage(s->store, &left, err);
 		if (cancel && atomic_load(cancel))
 			return err_set(err, -ECANCELED, "interrupted");
-		if (blobs > 0)
+		if (left.blobs + left.results > 0)
 			(void)nanosleep(&nap, NULL);
 	}
 	return ret;
@@ -275,16 +274,15 @@ static int wait_served(struct cas_spool *s, const _Atomic bool *cancel, struct e
 int cas_spool_drain(struct cas_store *store, enum cas_spool_whose whose, const _Atomic bool *cancel,
 		    struct err *err)
 {
+	struct cas_spool_usage left = {.blobs = 1};
 	struct cas_spool *s = store->spool;
-	uint64_t blobs = 1;
-	uint64_t bytes;
 	int ret = 0;
 
 	if (s == NULL)
 		return 0;
 	if (whose == CAS_SPOOL_ALL)
 		ret = wait_served(s, cancel, err);
-	while (ret == 0 && blobs > 0) {
+	while (ret == 0 && left.blobs + left.results > 0) {
 		if (whose == CAS_SPOOL_ALL)
 			ret = cas_spool_scan(s, true, err);
 		lock_take(&s->lock);
@@ -293,7 +291,7 @@ int cas_spool_drain(struct cas_store *store, enum cas_spool_whose whose, const _
 		lock_drop(&s->lock);
 		if (ret < 0 || whose == CAS_SPOOL_OWN)
 			return ret;
-		ret = cas_spool_usage(store, &blobs, &bytes, err);
+		ret = cas_spool_usage(store, &left, err);
 	}
 	return ret;
 }

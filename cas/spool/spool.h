@@ -65,7 +65,18 @@ struct cas_spool_backlog {
 };
 void cas_spool_backlog(struct cas_store *store, struct cas_spool_backlog *out);
 
-/* What is in the spool on disk, by any process; zero for a store that has none. */
-int cas_spool_usage(struct cas_store *store, uint64_t *blobs, uint64_t *bytes, struct err *err);
+/*
+ * What is in the spool on disk, by any process. What was damaged there is not moved: it is
+ * kept under another name for two days.
+ */
+struct cas_spool_usage {
+	uint64_t blobs;
+	uint64_t results;
+	uint64_t bytes;	    /* of both */
+	uint64_t oldest_ns; /* since the oldest of them was accepted; 0: there is none */
+	uint64_t damaged;
+	uint64_t damaged_bytes;
+};
+int cas_spool_usage(struct cas_store *store, struct cas_spool_usage *out, struct err *err);
 
 #endif

@@ -163,7 +163,7 @@ int cas_spool_unlink(struct cas_spool *s, const struct cas_digest *digest);
 /* The waiting result of an action, or -ENOENT. */
 int cas_spool_result_open(const struct cas_store *store, const uint8_t hash[CAS_HASH_SZ]);
 /* The directory of those that wait, or -ENOENT. */
-int cas_spool_results_open(const struct cas_store *store);
+int cas_spool_results_open(int spool_fd);
 int cas_spool_results_make(struct cas_spool *s, struct err *err);
 void cas_spool_results_free(struct cas_spool *s);
 /* Take one: durable with the next cas_store_sync. */

@@ -49,9 +49,9 @@ int cas_spool_result_open(const struct cas_store *store, const uint8_t hash[CAS_
 	return fd < 0 ? -errno : fd;
 }
 
-int cas_spool_results_open(const struct cas_store *store)
+int cas_spool_results_open(int spool_fd)
 {
-	int fd = openat(store->spool_fd, RESULTS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd = openat(spool_fd, RESULTS, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
 }
@@ -61,7 +61,7 @@ int cas_spool_results_make(struct cas_spool *s, struct err *err)
 	int ret = cas_store_mkdir(s->store, s->store->spool_fd, RESULTS, 0700);
 
 	if (ret == 0)
-		ret = s->results_fd = cas_spool_results_open(s->store);
+		ret = s->results_fd = cas_spool_results_open(s->store->spool_fd);
 	return ret < 0 ? err_set(err, ret, "cannot make %s/spool/" RESULTS ": %s", s->store->path,
 				 strerrordesc_np(-ret))
 		       : 0;

@@ -9,6 +9,7 @@
 #include "cas/base/auto.h"
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
+#include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "cas/spool/spool_i.h"
 #include "cas/store/store_i.h"
@@ -20,19 +21,53 @@
 struct scan {
 	struct cas_spool *s;
 	bool leftover;
-	uint64_t blobs;
-	uint64_t bytes;
 };
+
+struct count {
+	struct cas_spool_usage sum;
+	uint64_t entries;
+	int64_t now_ns;
+};
+
+static int64_t to_ns(const struct timespec *ts)
+{
+	return (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	(void)clock_gettime(CLOCK_REALTIME, &now);
+	return to_ns(&now);
+}
 
 static int count_one(void *ctx, const struct cas_walk_item *item)
 {
-	struct scan *scan = ctx;
+	struct count *count = ctx;
+	int64_t age = count->now_ns - to_ns(&item->st.st_mtim);
 
-	if (item->kind == CAS_WALK_ENTRY) {
-		scan->blobs++;
-		scan->bytes += (uint64_t)item->st.st_size;
+	if (item->kind == CAS_WALK_BAD) {
+		count->sum.damaged++;
+		count->sum.damaged_bytes += (uint64_t)item->st.st_size;
 	}
+	if (item->kind != CAS_WALK_ENTRY)
+		return 0;
+	count->entries++;
+	count->sum.bytes += (uint64_t)item->st.st_size;
+	/* The clock may have been set back. */
+	if (age < 1)
+		age = 1;
+	if ((uint64_t)age > count->sum.oldest_ns)
+		count->sum.oldest_ns = (uint64_t)age;
 	return 0;
+}
+
+/* Its mtime is of its better days; ctime is when it was moved aside. */
+static void sweep_bad(const struct cas_walk_item *item)
+{
+	if (time(NULL) - item->st.st_ctim.tv_sec > CAS_BAD_AGE_SEC)
+		(void)io_remove_tree(item->shard_fd, item->name, NULL);
 }
 
 /* Unnamed files leave nothing; a named one whose maker died holds no lock any more. */
@@ -58,6 +93,8 @@ static int take_one(void *ctx, const struct cas_walk_item *item)
 
 	if (item->kind == CAS_WALK_TMP)
 		sweep_tmp(item);
+	if (item->kind == CAS_WALK_BAD)
+		sweep_bad(item);
 	if (item->kind != CAS_WALK_ENTRY)
 		return 0;
 	memcpy(d.hash, item->hash, CAS_HASH_SZ);
@@ -105,12 +142,14 @@ static int note_result(void *ctx, const struct cas_walk_item *item)
 
 	if (item->kind == CAS_WALK_TMP)
 		sweep_tmp(item);
+	if (item->kind == CAS_WALK_BAD)
+		sweep_bad(item);
 	return item->kind == CAS_WALK_ENTRY ? buf_append(names, item->hash, CAS_HASH_SZ) : 0;
 }
 
-static int walk_results(struct cas_store *store, cas_walk_fn each, void *ctx, struct err *err)
+static int walk_results(int spool_fd, cas_walk_fn each, void *ctx, struct err *err)
 {
-	auto_close int fd = cas_spool_results_open(store);
+	auto_close int fd = cas_spool_results_open(spool_fd);
 	int ret = 0;
 
 	for (unsigned i = 0; i < CAS_LAYOUT_NR_SHARDS && ret == 0 && fd >= 0; i++)
@@ -142,12 +181,12 @@ static bool unsee(struct cas_spool *s)
 	return begun;
 }
 
-static int walk(struct cas_store *store, cas_walk_fn each, struct scan *scan, struct err *err)
+static int walk(int spool_fd, cas_walk_fn each, void *ctx, struct err *err)
 {
 	int ret = 0;
 
 	for (unsigned i = 0; i < CAS_LAYOUT_NR_SHARDS && ret == 0; i++)
-		ret = cas_walk_shard(store->spool_fd, "spool", i, each, scan, err);
+		ret = cas_walk_shard(spool_fd, "spool", i, each, ctx, err);
 	return ret;
 }
 
@@ -160,9 +199,9 @@ int cas_spool_scan(struct cas_spool *s, bool leftover, struct err *err)
 	if (!unsee(s))
 		return 0;
 	/* Results first: the blobs that came before them are then seen, too. */
-	ret = walk_results(s->store, note_result, &results, err);
+	ret = walk_results(s->store->spool_fd, note_result, &results, err);
 	if (ret == 0)
-		ret = walk(s->store, take_one, &scan, err);
+		ret = walk(s->store->spool_fd, take_one, &scan, err);
 	lock_take(&s->lock);
 	s->scanning = false;
 	add_results(s, &results);
@@ -172,17 +211,20 @@ int cas_spool_scan(struct cas_spool *s, bool leftover, struct err *err)
 	return ret;
 }
 
-int cas_spool_usage(struct cas_store *store, uint64_t *blobs, uint64_t *bytes, struct err *err)
+int cas_spool_usage(struct cas_store *store, struct cas_spool_usage *out, struct err *err)
 {
-	struct scan scan = {0};
-	int ret = store->spool_fd < 0 ? 0 : walk(store, count_one, &scan, err);
+	/* One of other days, when blobs lived elsewhere, counts as well. */
+	auto_close int fd = openat(store->dir_fd, "spool", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct count count = {.now_ns = now_ns()};
+	int ret = fd < 0 ? 0 : walk(fd, count_one, &count, err);
 
-	if (ret == 0 && store->spool_fd >= 0)
-		ret = walk_results(store, count_one, &scan, err);
+	count.sum.blobs = count.entries;
+	if (ret == 0 && fd >= 0)
+		ret = walk_results(fd, count_one, &count, err);
 	if (ret < 0)
 		return ret;
-	*blobs = scan.blobs;
-	*bytes = scan.bytes;
+	count.sum.results = count.entries - count.sum.blobs;
+	*out = count.sum;
 	return 0;
 }
 
@@ -202,15 +244,14 @@ static void count_entry(const struct cas_spool_entry *e, int64_t now, struct cas
 void cas_spool_backlog(struct cas_store *store, struct cas_spool_backlog *out)
 {
 	struct cas_spool *s = store->spool;
-	struct timespec now;
+	int64_t now = now_ns();
 
 	*out = (struct cas_spool_backlog){0};
 	if (!s)
 		return;
-	(void)clock_gettime(CLOCK_REALTIME, &now);
 	lock_take(&s->lock);
 	for (const struct cas_spool_entry *e = s->table; e; e = e->hh.next)
-		count_entry(e, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec, out);
+		count_entry(e, now, out);
 	lock_drop(&s->lock);
 }
 

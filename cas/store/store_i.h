@@ -164,6 +164,9 @@ int cas_pending_add(struct cas_store *store, const struct cas_digest *digest,
 		    const struct cas_stamp *stamp);
 void cas_pending_drop(struct cas_store *store, const struct cas_digest *digest);
 
+/* How long what was found damaged is kept aside, unless its space is needed. */
+#define CAS_BAD_AGE_SEC (2 * 86400)
+
 enum cas_walk_kind {
 	CAS_WALK_ENTRY,	     /* a regular file named by a hash of its shard */
 	CAS_WALK_WRONG_TYPE, /* such a name, but no regular file */

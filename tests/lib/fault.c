@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXIT_STATUS 99
@@ -23,6 +24,7 @@ static struct {
 	unsigned slow_ms[FAULT_NR];
 	unsigned exit_at;
 	bool exit_after;
+	long ahead_sec;
 } plan;
 
 void fault_fail(enum fault_call call, unsigned nth, int code)
@@ -65,6 +67,23 @@ int fault_exit_child(unsigned nth, bool after, bool named, int (*body)(void *ctx
 	if (WEXITSTATUS(status) == EXIT_STATUS)
 		return 1;
 	return WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
+}
+
+void fault_clock(long seconds)
+{
+	plan.ahead_sec = seconds;
+}
+
+time_t __real_time(time_t *out);
+time_t __wrap_time(time_t *out);
+
+time_t __wrap_time(time_t *out)
+{
+	time_t now = __real_time(NULL) + plan.ahead_sec;
+
+	if (out)
+		*out = now;
+	return now;
 }
 
 unsigned fault_seen(enum fault_call call)

@@ -53,6 +53,9 @@ void fault_exit(unsigned nth, bool after);
  */
 int fault_exit_child(unsigned nth, bool after, bool named, int (*body)(void *ctx), void *ctx);
 
+/* time() is so much ahead of the clock. */
+void fault_clock(long seconds);
+
 /* Calls of one kind since fault_reset. */
 unsigned fault_seen(enum fault_call call);
 

@@ -22,6 +22,30 @@ casbox checkout "$root" "$T/co"
 trees_equal "$T/tree" "$T/co"
 expect 0 casbox fsck
 
+# What waits there is told by number, size and age; what was damaged there, too.
+spool_of() {
+	casbox stat --json | sed "s/.*\"spool_$1\": *\([0-9.]*\).*/\1/"
+}
+shard=$STORE/spool/$(printf %.2s "$root")
+mkdir -p "$shard"
+head -c 1000 /dev/zero > "$shard/${root%/*}"
+touch -d '90 seconds ago' "$shard/${root%/*}"
+head -c 70 /dev/zero > "$shard/.bad-${root%/*}-0123456789abcdef"
+eq "spool_blobs" 1 "$(spool_of blobs)"
+eq "spool_bytes" 1000 "$(spool_of bytes)"
+eq "spool_results" 0 "$(spool_of results)"
+age=$(spool_of oldest_seconds)
+[ "${age%.*}" -ge 90 ] && [ "${age%.*}" -lt 150 ] || fail "spool_oldest_seconds: $age"
+eq "spool_damaged" 1 "$(spool_of damaged)"
+eq "spool_damaged_bytes" 70 "$(spool_of damaged_bytes)"
+casbox stat > "$T/out"
+grep -q '^spool  *1000 (1.0 kB) in 1 blobs and 0 results, the oldest for [0-9]* s$' "$T/out" ||
+	fail "stat: $(cat "$T/out")"
+grep -q '^damaged  *1 of the spool (70 B)' "$T/out" || fail "stat: $(cat "$T/out")"
+casbox fsck 2> "$T/err"
+said "/.bad-${root%/*}-0123456789abcdef was damaged in the spool"
+rm -r "$shard"
+
 # With a daemon: put leaves the moving to it; gc --drain waits.
 need mount fuse
 mount_start
@@ -32,7 +56,8 @@ eq "read at once through the mount" served "$(cat "$MNT/cas/file/$(dashed "$dige
 within 20 "$CASBOX" gc --drain
 eq "left in the spool" 0 "$(in_spool)"
 [ -e "$T/blobs/cas/$(printf %.2s "$digest")/${digest%/*}" ] || fail "not moved by the daemon"
-eq "spool_bytes" 0 "$(casbox stat --json | sed 's/.*"spool_bytes": *\([0-9]*\).*/\1/')"
+eq "spool_bytes" 0 "$(spool_of bytes)"
+eq "spool_oldest_seconds" 0.0 "$(spool_of oldest_seconds)"
 
 # A killed daemon leaves its work to whoever comes next.
 mount_kill

@@ -87,12 +87,13 @@ static void drain(struct cas_store *store, enum cas_spool_whose whose)
 
 static uint64_t spooled(struct cas_store *store)
 {
-	uint64_t blobs = 0;
-	uint64_t bytes = 0;
+	struct cas_spool_usage usage;
 
-	assert_int_equal(cas_spool_usage(store, &blobs, &bytes, NULL), 0);
-	assert_int_equal(bytes, blobs * SIZE);
-	return blobs;
+	assert_int_equal(cas_spool_usage(store, &usage, NULL), 0);
+	assert_int_equal(usage.bytes, usage.blobs * SIZE);
+	assert_int_equal(usage.results, 0);
+	assert_int_equal(usage.oldest_ns > 0, usage.blobs > 0);
+	return usage.blobs;
 }
 
 /* DIR/blobs/cas/HH/HASH, or the shard alone. */
@@ -264,6 +265,7 @@ static void test_wrong_spool_file_is_not_moved(void **state)
 	struct cas_store *store = open_store(*state, "store");
 	char path[CAS_LAYOUT_PATH_SZ];
 	char full[32 + CAS_LAYOUT_PATH_SZ];
+	struct cas_spool_usage usage;
 	struct cas_digest d;
 
 	start_plain(store);
@@ -283,6 +285,13 @@ static void test_wrong_spool_file_is_not_moved(void **state)
 	d = put(store, 1);
 	drain(store, CAS_SPOOL_OWN);
 	assert_holds(store, &d, 1);
+	assert_int_equal(cas_spool_usage(store, &usage, NULL), 0);
+	assert_int_equal(usage.damaged_bytes, SIZE - 1);
+	fault_clock(3 * 86400);
+	drain(store, CAS_SPOOL_ALL);
+	fault_reset();
+	assert_int_equal(cas_spool_usage(store, &usage, NULL), 0);
+	assert_int_equal(usage.damaged, 0);
 	cas_store_close(store);
 }
 

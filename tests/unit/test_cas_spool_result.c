@@ -134,8 +134,7 @@ static void test_result_goes_through_the_spool(void **state)
 {
 	struct cas_store *store = open_store(*state, "store");
 	struct cas_digest action = digest_of("an action");
-	uint64_t blobs = 9;
-	uint64_t bytes = 9;
+	struct cas_spool_usage usage = {.results = 9};
 
 	start(store);
 	put_result(store, &action, "its result");
@@ -144,8 +143,9 @@ static void test_result_goes_through_the_spool(void **state)
 	assert_true(is_moved(*state, &action));
 	assert_false(is_waiting(*state, &action));
 	expect_result(store, &action, "its result");
-	assert_int_equal(cas_spool_usage(store, &blobs, &bytes, NULL), 0);
-	assert_int_equal(blobs, 0);
+	assert_int_equal(cas_spool_usage(store, &usage, NULL), 0);
+	assert_int_equal(usage.results, 0);
+	assert_int_equal(usage.bytes, 0);
 	close_store(store);
 }
 
@@ -157,8 +157,7 @@ static void test_result_waits_for_the_blobs_before_it(void **state)
 	struct cas_digest blob = digest_of("a blob");
 	struct cas_digest later = digest_of("later");
 	struct err err = {0};
-	uint64_t blobs;
-	uint64_t bytes;
+	struct cas_spool_usage usage;
 
 	start(store);
 	bar(*state, "blobs/cas", &blob, true);
@@ -172,8 +171,10 @@ static void test_result_waits_for_the_blobs_before_it(void **state)
 	assert_false(is_moved(*state, &action));
 	expect_result(store, &action, "its result");
 	expect_result(reader, &action, "its result");
-	assert_int_equal(cas_spool_usage(store, &blobs, &bytes, NULL), 0);
-	assert_int_equal(blobs, 2);
+	assert_int_equal(cas_spool_usage(store, &usage, NULL), 0);
+	assert_int_equal(usage.blobs, 1);
+	assert_int_equal(usage.results, 1);
+	assert_int_equal(usage.bytes, 6 + strlen("its result"));
 	bar(*state, "blobs/cas", &blob, false);
 	drain_soon(store);
 	assert_true(is_moved(*state, &action));

@@ -1,11 +1,7 @@
 /* tools/cmd/cmd_stat.c - `casbox stat`: what the store holds */
 #include "tools/cmd/cmd.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "cas/cas.h"
 #include "fs/control/roots.h"
@@ -25,42 +21,6 @@ static const struct cli_option options[] = {
 	{NULL, 0, CLI_FLAG, 0, NULL, NULL, false, NULL},
 };
 
-/* Bytes of the regular files in one shard of the spool. */
-static uint64_t shard_bytes(int dir_fd, const char *shard)
-{
-	int fd = openat(dir_fd, shard, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	auto_closedir DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-	struct dirent *de;
-	uint64_t bytes = 0;
-
-	if (fd >= 0 && !dir)
-		(void)close(fd);
-	while (dir && (de = readdir(dir)) != NULL) {
-		struct stat st;
-
-		if (fstatat(dirfd(dir), de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    S_ISREG(st.st_mode))
-			bytes += (uint64_t)st.st_size;
-	}
-	return bytes;
-}
-
-static uint64_t spool_bytes(struct cas_store *store)
-{
-	int fd = openat(cas_store_dir_fd(store), "spool", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	auto_closedir DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-	struct dirent *de;
-	uint64_t bytes = 0;
-
-	if (fd >= 0 && !dir)
-		(void)close(fd);
-	while (dir && (de = readdir(dir)) != NULL) {
-		if (de->d_name[0] != '.')
-			bytes += shard_bytes(dirfd(dir), de->d_name);
-	}
-	return bytes;
-}
-
 /* What there is room for, when that is limited. */
 static void print_quota(const struct cli *cli, uint64_t excess)
 {
@@ -76,8 +36,26 @@ static void print_quota(const struct cli *cli, uint64_t excess)
 			     progress_size(excess, size));
 }
 
+/* Bytes first, as a script may have read them since there was nothing else. */
+static void print_spool(const struct cas_spool_usage *spool)
+{
+	char size[24];
+
+	(void)printf("spool        %llu", (unsigned long long)spool->bytes);
+	if (spool->blobs + spool->results > 0)
+		(void)printf(" (%s) in %llu blobs and %llu results, the oldest for %llu s",
+			     progress_size(spool->bytes, size), (unsigned long long)spool->blobs,
+			     (unsigned long long)spool->results,
+			     (unsigned long long)(spool->oldest_ns / 1000000000));
+	(void)printf("\n");
+	if (spool->damaged > 0)
+		(void)printf("damaged      %llu of the spool (%s), kept aside for two days\n",
+			     (unsigned long long)spool->damaged,
+			     progress_size(spool->damaged_bytes, size));
+}
+
 static void print_text(const char *store, const struct meta_stat *st, uint64_t sandboxes,
-		       uint64_t spool)
+		       const struct cas_spool_usage *spool)
 {
 	char size[24];
 
@@ -86,8 +64,8 @@ static void print_text(const char *store, const struct meta_stat *st, uint64_t s
 	(void)printf("\nblobs        %llu\nbytes        %llu (%s)\ndirectories  %llu\n",
 		     (unsigned long long)st->blobs, (unsigned long long)st->bytes,
 		     progress_size(st->bytes, size), (unsigned long long)st->directories);
-	(void)printf("sandboxes    %llu\nspool        %llu\n", (unsigned long long)sandboxes,
-		     (unsigned long long)spool);
+	(void)printf("sandboxes    %llu\n", (unsigned long long)sandboxes);
+	print_spool(spool);
 }
 
 static int add_quota(const struct cli *cli, uint64_t excess, json_t *object)
@@ -105,31 +83,50 @@ static int add_quota(const struct cli *cli, uint64_t excess, json_t *object)
 	return ret == 0 ? 0 : -ENOMEM;
 }
 
+/* Seconds are told as they are counted; 0 where nothing waits. */
+static int add_spool(const struct cas_spool_usage *spool, json_t *object)
+{
+	json_t *more =
+		json_pack("{s:I, s:I, s:I, s:f, s:I, s:I}", "spool_bytes", (json_int_t)spool->bytes,
+			  "spool_blobs", (json_int_t)spool->blobs, "spool_results",
+			  (json_int_t)spool->results, "spool_oldest_seconds",
+			  (double)(spool->oldest_ns / 1000000) / 1000, "spool_damaged",
+			  (json_int_t)spool->damaged, "spool_damaged_bytes",
+			  (json_int_t)spool->damaged_bytes);
+	int ret = more ? json_object_update(object, more) : -1;
+
+	json_decref(more);
+	return ret == 0 ? 0 : -ENOMEM;
+}
+
 static int stat_store(const struct cli *cli, struct local *local, const struct stat_args *args,
 		      struct err *err)
 {
 	struct meta_stat st = {0};
 	uint64_t sandboxes = 0;
-	uint64_t spool = spool_bytes(local_store(local));
+	struct cas_spool_usage spool = {0};
 	uint64_t excess;
 	json_t *object;
 	int ret = meta_stat(local_meta(local), &st, err);
 
+	if (ret == 0)
+		ret = cas_spool_usage(local_store(local), &spool, err);
 	if (ret == 0)
 		ret = control_roots_count(local_store(local), &sandboxes, err);
 	if (ret)
 		return ret;
 	excess = quota_excess(cli, local_store(local), &st);
 	if (!args->json) {
-		print_text(local_path(local), &st, sandboxes, spool);
+		print_text(local_path(local), &st, sandboxes, &spool);
 		print_quota(cli, excess);
 		return 0;
 	}
-	object = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "blobs", (json_int_t)st.blobs, "bytes",
+	object = json_pack("{s:I, s:I, s:I, s:I, s:I}", "blobs", (json_int_t)st.blobs, "bytes",
 			   (json_int_t)st.bytes, "disk_bytes", (json_int_t)st.disk, "directories",
-			   (json_int_t)st.directories, "sandboxes", (json_int_t)sandboxes,
-			   "spool_bytes", (json_int_t)spool);
-	ret = object ? cli_json_set_bytes(object, "store", local_path(local)) : -ENOMEM;
+			   (json_int_t)st.directories, "sandboxes", (json_int_t)sandboxes);
+	ret = object ? add_spool(&spool, object) : -ENOMEM;
+	if (ret == 0)
+		ret = cli_json_set_bytes(object, "store", local_path(local));
 	if (ret == 0)
 		ret = add_quota(cli, excess, object);
 	if (ret) {
