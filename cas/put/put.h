@@ -61,7 +61,8 @@ int cas_put_fd(struct cas_store *store, int fd, struct cas_digest *out, struct e
  * Take the regular file @dir_fd/@name into the store. It is moved when nobody can
  * change it afterwards: link count 1, a read lease holds from before hashing until
  * after it left its name, its owner is or could be made the store's, same filesystem,
- * no space taken by blocks of zeros, and @may_move; else reflinked or copied and left where it is.
+ * no space taken by blocks of zeros, and @may_move, which says that nobody else
+ * is in its directory; else reflinked or copied and left where it is.
  * *moved tells which; on failure the file is where it was. -EAGAIN: the file changed while it was
  * copied, three times over.
  */
@@ -81,9 +82,9 @@ int cas_put_take_known(struct cas_store *store, int dir_fd, const char *name, bo
 		       struct err *err);
 
 /*
- * For a cas_put_take whose process was killed when the file had left its name and was no
- * blob yet: give the file of inode @ino its name back, which must be free (-EEXIST); mode,
- * owner and time stay those of a blob. 1: done, 0: there is no such file.
+ * For a file that had left its name and was no blob yet when whoever moved it was killed, as
+ * earlier versions of cas_put_take did it: give the file of inode @ino its name back, which must be
+ * free (-EEXIST); mode, owner and time stay those of a blob. 1: done, 0: there is no such file.
  */
 int cas_put_untake(struct cas_store *store, uint64_t ino, int dir_fd, const char *name,
 		   struct err *err);

@@ -88,7 +88,7 @@ int cas_publish_tmp(struct cas_store *store, const struct cas_digest *digest, st
 		if (locked)
 			cas_store_shard_unlock(store, shard, false);
 	}
-	if (ret == -EEXIST || ret == -EXDEV || ret == -EOPNOTSUPP)
+	if (ret == -EEXIST || ret == -EXDEV || ret == -EOPNOTSUPP || ret == -EBUSY)
 		return ret;
 	if (ret < 0)
 		return err_set(err, ret, "cannot publish blob %s: %s", CAS_DIGEST_TEXT(digest),

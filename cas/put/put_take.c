@@ -9,7 +9,6 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
-#include "cas/base/io.h"
 #include "cas/hash.h"
 #include "cas/put/copy.h"
 #include "cas/put/put.h"
@@ -25,9 +24,10 @@
  *
  *   lease, hash                     the file as it was
  *   owner, mode 0444, time          the file, dressed
- *   rename to .tmp-X in the shard   a temporary, which cas_put_untake finds
- *   still one name and the lease?   (no: rename back, undress, copy instead)
+ *   one name and the lease?         (no: undress, copy instead)
  *   rename to HH/HASH               the blob
+ *   still?                          (no: rename back, undress, copy instead)
+ *   a row                           what others go by
  *
  * One that holds whole blocks of zeros is copied all the same: the copy has holes there.
  *
@@ -79,78 +79,17 @@ static void undress(const struct taken *t)
 	(void)futimens(t->fd, times);
 }
 
-/* Is @name our file, with no other name, and has nobody asked to write? */
-static bool is_alone(const struct taken *t, int dir_fd, const char *name)
-{
-	struct stat named;
-	struct stat open;
-
-	return fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       fstat(t->fd, &open) == 0 && named.st_ino == open.st_ino &&
-	       named.st_dev == open.st_dev && open.st_nlink == 1 && cas_lease_held(t->fd);
-}
-
-static int rename_to(const struct taken *t, const struct cas_tmp *tmp)
-{
-	return renameat(t->dir_fd, t->name, tmp->top_fd, tmp->path) < 0 ? -errno : 0;
-}
-
-/* Where it leaves its old name for a temporary one in the shard; @tmp owns that name. */
-static int pull(const struct taken *t, const struct cas_digest *digest, struct cas_tmp *tmp)
-{
-	char shard[CAS_LAYOUT_PATH_SZ];
-	char rnd[17];
-	int ret = io_random_hex(rnd, 8);
-
-	if (ret < 0)
-		return ret;
-	cas_layout_path(digest->hash, shard);
-	shard[2] = '\0';
-	(void)snprintf(tmp->path, sizeof(tmp->path), "%s/" CAS_TMP_PREFIX "%s", shard, rnd);
-	tmp->top_fd = t->store->cas_fd;
-	ret = rename_to(t, tmp);
-	/* Most shards are there. */
-	if (ret == -ENOENT && cas_store_mkdir(t->store, tmp->top_fd, shard, 0755) == 0)
-		ret = rename_to(t, tmp);
-	if (ret < 0)
-		tmp->path[0] = '\0';
-	return ret;
-}
-
-/* Give the old name back; whoever took it meanwhile keeps it, and the file its new one. */
-static int push_back(const struct taken *t, struct cas_tmp *tmp)
-{
-	int ret = renameat2(tmp->top_fd, tmp->path, t->dir_fd, t->name, RENAME_NOREPLACE) < 0
-			  ? -errno
-			  : 0;
-
-	if (ret == 0)
-		tmp->path[0] = '\0';
-	return ret;
-}
-
-/* Lease held, file dressed. 1 moved, 0 back where it was, negative. */
+/* Lease held, file dressed. 1 moved, 0 it has its name still, negative. */
 static int move_leased(const struct taken *t, const struct cas_digest *digest, struct err *err)
 {
-	auto_tmp struct cas_tmp tmp = CAS_TMP_NONE;
-	int ret = pull(t, digest, &tmp);
+	struct cas_tmp tmp = {
+		.fd = t->fd, .top_fd = t->store->cas_fd, .from_fd = t->dir_fd, .from = t->name};
+	int ret = cas_publish_tmp(t->store, digest, &tmp, err);
 
-	if (ret < 0)
-		return 0; /* not possible between these directories: copy */
-	if (!is_alone(t, tmp.top_fd, tmp.path)) {
-		ret = push_back(t, &tmp);
-		if (ret == 0 || ret == -EEXIST)
-			return 0;
-		return err_set(err, ret, "cannot put %s back under its name: %s", t->name,
-			       strerrordesc_np(-ret));
-	}
-	tmp.fd = fcntl(t->fd, F_DUPFD_CLOEXEC, 0);
-	ret = tmp.fd < 0 ? -errno : cas_publish_tmp(t->store, digest, &tmp, err);
 	if (ret == 0)
 		return 1;
-	/* Another put was first: the copy finds its blob, and ours stays what it was. */
-	(void)push_back(t, &tmp);
-	return ret == -EEXIST ? 0 : ret;
+	/* Another put was first, or it cannot be moved: the copy finds the blob, or makes it. */
+	return ret == -EEXIST || ret == -EXDEV || ret == -EOPNOTSUPP || ret == -EBUSY ? 0 : ret;
 }
 
 /* Lease held, bytes hashed. 1 and *moved: in the store, 0 not possible, negative. */

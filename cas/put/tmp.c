@@ -11,6 +11,7 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/io.h"
+#include "cas/store/lease.h"
 #include "cas/store/store_i.h"
 
 /*
@@ -201,6 +202,42 @@ static int link_unnamed(const struct cas_tmp *tmp, const char *to)
 	return linkat(AT_FDCWD, proc, tmp->top_fd, to, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
+/* Is @dir_fd/@name this file, with no other name, and has nobody asked to write? */
+static bool is_alone(const struct cas_tmp *tmp, int dir_fd, const char *name)
+{
+	struct stat named;
+	struct stat open;
+
+	return fstatat(dir_fd, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstat(tmp->fd, &open) == 0 && named.st_ino == open.st_ino &&
+	       named.st_dev == open.st_dev && open.st_nlink == 1 && cas_lease_held(tmp->fd);
+}
+
+/*
+ * A rename carries one name away, whatever file has it then: so it is looked at again. Who
+ * took the old name meanwhile keeps it; the file is still open.
+ */
+static int rename_foreign(const struct cas_tmp *tmp, const char *to)
+{
+	if (!is_alone(tmp, tmp->from_fd, tmp->from))
+		return -EBUSY;
+	if (renameat2(tmp->from_fd, tmp->from, tmp->top_fd, to, RENAME_NOREPLACE) < 0)
+		return errno == EEXIST || errno == ENOENT ? -errno : -EOPNOTSUPP;
+	if (is_alone(tmp, tmp->top_fd, to))
+		return 0;
+	if (renameat2(tmp->top_fd, to, tmp->from_fd, tmp->from, RENAME_NOREPLACE) == 0)
+		return -EBUSY;
+	if (errno != EEXIST)
+		return -errno;
+	(void)unlinkat(tmp->top_fd, to, 0);
+	return -EBUSY;
+}
+
+static int publish_unnamed(const struct cas_tmp *tmp, const char *to)
+{
+	return tmp->from ? rename_foreign(tmp, to) : link_unnamed(tmp, to);
+}
+
 int cas_tmp_publish(const struct cas_store *store, struct cas_tmp *tmp,
 		    const uint8_t hash[CAS_HASH_SZ])
 {
@@ -215,13 +252,13 @@ int cas_tmp_publish(const struct cas_store *store, struct cas_tmp *tmp,
 			tmp->path[0] = '\0';
 		return ret;
 	}
-	ret = link_unnamed(tmp, to);
+	ret = publish_unnamed(tmp, to);
 	if (ret != -ENOENT)
 		return ret;
 	shard_name(hash, shard);
 	ret = cas_store_mkdir(store, tmp->top_fd, shard, 0755);
 	if (ret == 0)
-		ret = link_unnamed(tmp, to);
+		ret = publish_unnamed(tmp, to);
 	return ret == -ENOENT ? -EOPNOTSUPP : ret;
 }
 

@@ -12,11 +12,16 @@ struct cas_store;
  * A file being made below @top_fd (cas/, ac/ or a variant directory; borrowed). Unnamed
  * where the filesystem can (O_TMPFILE), else @path is its temporary name there, locked
  * (OFD, shared) so that whoever clears away stale ones can tell that it is in use.
+ *
+ * Or it is a file of somebody else's, leased, with the name @from_fd/@from (borrowed), which
+ * it leaves when it is published, if nobody can change it then.
  */
 struct cas_tmp {
-	int fd; /* open for reading and writing, -1 when there is none */
+	int fd; /* open for reading, and writing if it is ours; -1 when there is none */
 	int top_fd;
-	bool own; /* may replace when it gets its name, see cas_tmp_open_own */
+	bool own;	  /* may replace when it gets its name, see cas_tmp_open_own */
+	const char *from; /* NULL: it is ours */
+	int from_fd;
 	char path[96];
 };
 
@@ -50,6 +55,7 @@ int cas_tmp_open_anywhere(int top_fd, struct cas_tmp *out);
  * Give it the name of @hash, never replacing. The descriptor stays open.
  * -EEXIST: something has that name. -EXDEV, -EOPNOTSUPP: this file cannot be linked
  * there (another filesystem, no /proc); make a named one in the shard and copy.
+ * -EBUSY: somebody else's file is not his alone, or not what the name says; it has its name.
  */
 int cas_tmp_publish(const struct cas_store *store, struct cas_tmp *tmp,
 		    const uint8_t hash[CAS_HASH_SZ]);
