@@ -102,38 +102,32 @@ static int add_former(const struct fs_explain *ex, const struct fs_record *rec, 
 	return ret;
 }
 
-/* The lines of a text of the trace that are no notes. */
-static json_int_t count_lines(const struct buf *text)
-{
-	json_int_t nr = 0;
-
-	for (const char *p = buf_str(text); *p != '\0'; p += strcspn(p, "\n"), p += *p == '\n')
-		nr += *p != '#' && *p != '\n';
-	return nr;
-}
-
-/* Only the daemon has what is needed for it. */
+/* Only the daemon has what is needed for it. What nobody can tell is not set. */
 static int add_trace(const struct fs_explain *ex, const struct fs_record *rec, json_t *out)
 {
 	static const struct {
-		enum fs_trace_text text;
+		const char *list;
 		const char *key;
-	} texts[] = {
-		{FS_TRACE_TEXT_READ, "inputs_read"},
-		{FS_TRACE_TEXT_UNREAD, "inputs_unread"},
-		{FS_TRACE_TEXT_FAILED, "lookups_failed"},
-		{FS_TRACE_TEXT_MISSING, "blobs_missing"},
+	} counts[] = {
+		{"read", "inputs_read"},
+		{"unread", "inputs_unread"},
+		{"failed", "lookups_failed"},
+		{"missing", "blobs_missing"},
 	};
+	json_t *told = NULL;
 	int ret = 0;
 
-	if (!ex->sandboxes || rec->trace == FS_TRACE_OFF)
+	if (!ex->sandboxes || rec->trace == FS_TRACE_OFF ||
+	    fs_trace_describe(ex->sandboxes, rec->id, &told, NULL) < 0)
 		return 0;
-	for (size_t i = 0; ret == 0 && i < sizeof(texts) / sizeof(texts[0]); i++) {
-		auto_buf struct buf text = {0};
+	for (size_t i = 0; ret == 0 && i < sizeof(counts) / sizeof(counts[0]); i++) {
+		const json_t *list = json_object_get(told, counts[i].list);
 
-		if (fs_trace_text(ex->sandboxes, rec->id, texts[i].text, &text, NULL) == 0)
-			ret = fs_explain_set(out, texts[i].key, json_integer(count_lines(&text)));
+		if (json_is_array(list))
+			ret = fs_explain_set(out, counts[i].key,
+					     json_integer((json_int_t)json_array_size(list)));
 	}
+	json_decref(told);
 	return ret;
 }
 

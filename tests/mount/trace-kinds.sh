@@ -154,8 +154,15 @@ killed() {
 		eq "unread of k$kind" "" "$(lines "k$kind" inputs-unread)"
 		first "k$kind" inputs-unread | grep -q '^# .*nobody can tell' || fail "k$kind: no word"
 		casbox ctl --mount "$MNT" trace "k$kind" | grep -q '"unread":null' || fail "k$kind: JSON"
+		casbox explain "k$kind" > "$T/out"
+		grep -q 'it read 0 inputs, looked for' "$T/out" || fail "k$kind: $(cat "$T/out")"
 		casbox sandbox remove "k$kind"
 	done
+	mkdir "$T/hash"
+	echo > "$T/hash/#name"
+	(sandbox_new "$(put "$T/hash")" --id hash --trace exact) > "$T/out"
+	casbox explain hash > "$T/out"
+	grep -q 'it read 0 inputs, never looked at 1, ' "$T/out" || fail "a hash: $(cat "$T/out")"
 	mount_stop
 }
 
