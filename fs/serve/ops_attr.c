@@ -62,8 +62,8 @@ void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_
 	bool has_digest = e->kind == FS_KIND_FILE || (e->kind == FS_KIND_DIR && e->digest.size > 0);
 	struct cas_digest missing;
 
-	/* A process may still sit in a tree that is gone: it finds nothing there. */
-	if (code == -ENOENT && e->kind == FS_KIND_DIR &&
+	/* A process may still sit in a tree that is gone, or see a sandbox go: there is nothing. */
+	if (code == -ENOENT && e->kind == FS_KIND_DIR && !e->fleeting &&
 	    !fs_inode_ended(fs_req_session(req)->table, node->id))
 		code = -EIO;
 	if (code == -EIO || code == -EBADMSG || code == -EUCLEAN || code == -ENOMEM)

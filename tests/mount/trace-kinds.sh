@@ -163,6 +163,13 @@ killed() {
 	(sandbox_new "$(put "$T/hash")" --id hash --trace exact) > "$T/out"
 	casbox explain hash > "$T/out"
 	grep -q 'it read 0 inputs, never looked at 1, ' "$T/out" || fail "a hash: $(cat "$T/out")"
+	# Who looks while it goes finds nothing.
+	(
+		cd "$MNT/.casbox/sandboxes/hash"
+		casbox sandbox remove hash
+		"$FSCHECK" call ENOENT stat status
+	) || fail "status of a sandbox that went"
+	! grep 'error: .*status' "$T/daemon.log" || fail "an error of a sandbox that went"
 	mount_stop
 }
 
