@@ -11,6 +11,7 @@
 #include "cas/cas.h"
 #include "fs/learn/learn_i.h"
 
+#define HABITS	   "run/habits"
 #define HABITS_MAX 256
 #define PATHS_MAX  (1u << 18) /* of all of them */
 #define LIKE_SAME  25	      /* a root is of the same kind with the same outputs */
@@ -27,9 +28,9 @@ static void load(struct fs_habits *t, const char *name)
 
 	if (ret == 0)
 		ret = fs_habit_parse(buf_str(&text), text.len, &habit);
-	if (ret == -EUCLEAN) {
+	if (ret == -EUCLEAN || ret == -EFBIG || ret == -EISDIR || ret == -ELOOP) {
 		log_info("run/habits/%s is no habit: removed", name);
-		(void)unlinkat(t->dir_fd, name, 0);
+		(void)io_remove_tree(t->dir_fd, name, NULL);
 	}
 	if (ret < 0)
 		return;
@@ -42,6 +43,16 @@ static int is_habit(const struct dirent *ent)
 	return strlen(ent->d_name) == 32 && strspn(ent->d_name, "0123456789abcdef") == 32;
 }
 
+static int open_dir(int top_fd)
+{
+	int fd;
+
+	if (mkdirat(top_fd, HABITS, 0700) < 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(top_fd, HABITS, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	return fd < 0 ? -errno : fd;
+}
+
 int fs_habits_open(struct cas_store *store, struct fs_habits *t)
 {
 	int top_fd = cas_store_dir_fd(store);
@@ -49,12 +60,16 @@ int fs_habits_open(struct cas_store *store, struct fs_habits *t)
 	int nr;
 
 	*t = (struct fs_habits){.dir_fd = -1};
-	if (mkdirat(top_fd, "run/habits", 0700) < 0 && errno != EEXIST)
-		return -errno;
-	t->dir_fd = openat(top_fd, "run/habits", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (t->dir_fd < 0)
-		return -errno;
-	io_give_to_dir_owner(top_fd, "run/habits");
+	nr = open_dir(top_fd);
+	if (nr == -ENOTDIR || nr == -ELOOP) {
+		log_warn(HABITS " is no directory: removed, and made anew");
+		(void)unlinkat(top_fd, HABITS, 0);
+		nr = open_dir(top_fd);
+	}
+	if (nr < 0)
+		return nr;
+	t->dir_fd = nr;
+	io_give_to_dir_owner(top_fd, HABITS);
 	nr = scandirat(t->dir_fd, ".", &list, is_habit, alphasort);
 	for (int i = 0; i < nr; i++) {
 		load(t, list[i]->d_name);

@@ -88,3 +88,18 @@ casbox sandbox remove four
 await is unused 1
 eq "precision" 0.95 "$(learned precision | cut -c1-4)"
 mount_stop
+
+# Neither is what is too large for one, nor a file in the place of them all.
+truncate -s 17M "$STORE/run/habits/0123456789abcdef0123456789abcdef"
+mkdir "$STORE/run/habits/1123456789abcdef0123456789abcdef"
+mount_start --tier "$URL"
+eq "habits" 1 "$(ls "$STORE/run/habits" | wc -l)"
+mount_stop
+rm -r "$STORE/run/habits"
+echo humbug > "$STORE/run/habits"
+mount_start --tier "$URL"
+work "$(sandbox_new "$two" --id five --output out)"
+casbox sandbox remove five
+await is habits 1
+mount_stop
+eq "habits kept" 1 "$(ls "$STORE/run/habits" | wc -l)"
