@@ -49,11 +49,15 @@ static int make_durable(struct cas_store *store, int fd, bool *shard_too)
 	return fdatasync(fd) < 0 ? -errno : 0;
 }
 
-/* Shard lock held, shared. The stamp is taken after the link, which moves ctime. */
+/*
+ * Shard lock held, shared. The stamp is taken after the link, which moves ctime. A FUSE
+ * filesystem that goes by paths knows no open file any more whose first name is gone: then
+ * there is no stamp, and the first open hashes.
+ */
 static int name_and_record(struct cas_store *store, const struct cas_digest *digest,
 			   struct cas_tmp *tmp, bool sync_shard, bool *overflow)
 {
-	struct cas_stamp stamp;
+	struct cas_stamp stamp = {0};
 	struct stat st;
 	int ret = cas_tmp_publish(store, tmp, digest->hash);
 
@@ -61,9 +65,10 @@ static int name_and_record(struct cas_store *store, const struct cas_digest *dig
 		ret = cas_shard_sync(store->cas_fd, digest->hash);
 	if (ret < 0)
 		return ret;
-	if (fstat(tmp->fd, &st) < 0)
+	if (fstat(tmp->fd, &st) == 0)
+		cas_stamp_of(&st, &stamp);
+	else if (errno != ESTALE && errno != ENOENT)
 		return -errno;
-	cas_stamp_of(&st, &stamp);
 	*overflow = cas_pending_add(store, digest, &stamp) == 1;
 	return 0;
 }
