@@ -1,7 +1,7 @@
 #!/bin/sh
 # tests/mount/rootless-cached.sh - what a served layer leaves in the kernel for the next one: the inputs, and nothing else
 . "$(dirname "$0")/../lib/common.sh"
-. "$(dirname "$0")/../lib/upcalls.sh"
+. "$HERE/../lib/upcalls.sh"
 
 if [ -z "${TEST_USER:-}" ]; then
 	need root fusermount3
