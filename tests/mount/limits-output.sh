@@ -94,7 +94,7 @@ on_quota() {
 	mkdir "$T/quota"
 	mkfs.ext4 -q -F -O quota,project "$T/image" 2> /dev/null &&
 		mount -o loop,prjquota "$T/image" "$T/quota" 2> /dev/null || {
-		echo "note: no project quota here, that half is left out"
+		echo "note: no project quota here: not looked at"
 		return 0
 	}
 	QUOTA=yes
