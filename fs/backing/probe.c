@@ -30,6 +30,7 @@ static const char *const names[FS_NR_FEATURES] = {
 	[FS_FEATURE_READAHEAD] = "readahead", [FS_FEATURE_BIND] = "bind",
 	[FS_FEATURE_OVERLAY] = "overlay",     [FS_FEATURE_CGROUP] = "cgroup",
 	[FS_FEATURE_LARGE] = "large",	      [FS_FEATURE_FANOTIFY] = "fanotify",
+	[FS_FEATURE_SEAT] = "seat",	      [FS_FEATURE_SEAT_HEEDS] = "seat_heeds",
 };
 
 const char *fs_feature_name(enum fs_feature feature)

@@ -26,6 +26,8 @@ enum fs_feature {
 	FS_FEATURE_CGROUP,	/* actions end with their control group */
 	FS_FEATURE_LARGE,	/* large inputs as mounts of their own, read by passthrough */
 	FS_FEATURE_FANOTIFY,	/* writers that close are heard of */
+	FS_FEATURE_SEAT,	/* serving where it is asked from: fs/serve/seat.h */
+	FS_FEATURE_SEAT_HEEDS,	/* only while a processor is free; never a finding */
 	FS_NR_FEATURES,
 };
 

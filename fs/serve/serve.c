@@ -427,7 +427,6 @@ static int make_session(struct daemon *d, bool one, struct err *err)
 		.events = d->events,
 		.probes = d->probes,
 		.no_opens = one && !fs_probes_is_off(d->probes, FS_FEATURE_NO_OPENS),
-		.spins = one,
 		.passthrough = !one && !fs_probes_is_off(d->probes, FS_FEATURE_PASSTHROUGH),
 		.probe_fd = probe_fd,
 		.xattr = d->opts->xattr,

@@ -26,6 +26,7 @@
 #include "fs/node/inode.h"
 #include "fs/serve/executor.h"
 #include "fs/serve/ops.h"
+#include "fs/serve/seat.h"
 
 #define WAKE_SIGNAL	SIGUSR2
 #define MAX_IO		FS_IOBUF_SZ
@@ -115,10 +116,9 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 	session->dev = mount->dev;
 	session->wire.want_passthrough = opts->passthrough;
 	session->wire.want_killpriv = opts->uppers && opts->xattr;
-	fs_spin_init(&session->spin, !opts->spins);
 	if (opts->executor)
 		session->opts.nr_threads += SESSION_RUNNERS;
-	session->threads = calloc((size_t)session->opts.nr_threads, sizeof(*session->threads));
+	session->threads = calloc((size_t)session->opts.nr_threads + 1, sizeof(*session->threads));
 	ret = session->threads ? fs_inode_table_new(opts->root, &session->table) : -ENOMEM;
 	if (ret == 0)
 		ret = fs_iobufs_new((size_t)session->opts.nr_threads, &session->iobufs);
@@ -133,24 +133,31 @@ int fs_session_new(const struct fs_session_options *opts, struct fs_mount *mount
 	return 0;
 }
 
-static void *session_thread(void *arg)
+/* A request, or why there is none, as fuse_session_receive_buf. */
+static int receive(struct fs_session *session, enum fs_seat_role role, struct fuse_buf *buf)
 {
-	struct fs_session *session = arg;
+	int got;
+
+	fs_seat_before(session->seat, role);
+	if (role == FS_SEAT_WAITER)
+		return fuse_session_receive_buf(session->se, buf);
+	(void)atomic_fetch_add(&session->nr_waiting, 1);
+	got = fuse_session_receive_buf(session->se, buf);
+	(void)atomic_fetch_sub(&session->nr_waiting, 1);
+	return got;
+}
+
+static void serve(struct fs_session *session, enum fs_seat_role role)
+{
 	struct fuse_buf buf = {.mem = NULL};
-	struct fs_spin_self spin = {0};
 
 	cas_fetch_never_here(true);
 	/* What is made has the mode that the kernel says. */
 	if (session->opts.uppers && unshare(CLONE_FS) == 0)
 		(void)umask(0);
 	while (!atomic_load(&session->stopping)) {
-		int got;
+		int got = receive(session, role, &buf);
 
-		(void)atomic_fetch_add(&session->nr_waiting, 1);
-		fs_spin_before(&session->spin, &spin, fuse_session_fd(session->se));
-		got = fuse_session_receive_buf(session->se, &buf);
-		fs_spin_after(&session->spin, &spin);
-		(void)atomic_fetch_sub(&session->nr_waiting, 1);
 		if (got == -EINTR || got == -EAGAIN)
 			continue;
 		if (got <= 0)
@@ -158,6 +165,13 @@ static void *session_thread(void *arg)
 		fuse_session_process_buf(session->se, &buf);
 	}
 	free(buf.mem);
+}
+
+static void *session_thread(void *arg)
+{
+	struct fs_session *session = arg;
+
+	serve(session, FS_SEAT_STAFF);
 	if (!atomic_load(&session->stopping)) {
 		atomic_store(&session->gone, true);
 		session->opts.ended(session->opts.ctx);
@@ -165,11 +179,21 @@ static void *session_thread(void *arg)
 	return NULL;
 }
 
+static void *waiter_thread(void *arg)
+{
+	struct fs_session *session = arg;
+
+	fs_seat_enter(session->seat);
+	serve(session, FS_SEAT_WAITER);
+	fs_seat_close(session->seat);
+	return NULL;
+}
+
 /* Whoever finds no other thread waiting stays one that serves: there is always one. */
 void fs_session_run(struct fs_session *session, struct fs_job *job)
 {
 	if (atomic_fetch_add(&session->nr_running, 1) < SESSION_RUNNERS &&
-	    atomic_load(&session->nr_waiting) > 0) {
+	    !fs_seat_is_taken(session->seat) && atomic_load(&session->nr_waiting) > 0) {
 		cas_fetch_never_here(false);
 		job->run(job);
 		cas_fetch_never_here(true);
@@ -206,6 +230,22 @@ static void report_cap(const struct fs_session *session, enum fs_feature feature
 		      session->wire.minor);
 }
 
+static void make_seat(struct fs_session *session)
+{
+	const struct fs_seat_options opts = {
+		.fd = fuse_session_fd(session->se),
+		.name = session->opts.name,
+		.heedless = fs_probes_is_off(session->opts.probes, FS_FEATURE_SEAT_HEEDS),
+	};
+	int ret;
+
+	if (fs_probes_is_off(session->opts.probes, FS_FEATURE_SEAT))
+		return;
+	ret = fs_seat_new(&opts, &session->seat);
+	fs_probes_set(session->opts.probes, FS_FEATURE_SEAT, ret == 0, ret < 0 ? "%s" : NULL,
+		      ret == -ENOENT ? "one processor" : strerror(-ret));
+}
+
 static int tune(struct fs_session *session)
 {
 	struct fs_probes *probes = session->opts.probes;
@@ -221,11 +261,25 @@ static int tune(struct fs_session *session)
 		      : fs_mount_set_readahead(session->dev, MAX_IO / 1024);
 	fs_probes_set(probes, FS_FEATURE_READAHEAD, ret == 0, ret < 0 ? "%s" : NULL,
 		      strerror(-ret));
+	make_seat(session);
 	if (!session->opts.passthrough)
 		return 0;
 	return fs_passthrough_new(fuse_session_fd(session->se), session->opts.probe_fd,
 				  &session->wire, session->opts.backing, probes,
 				  &session->passthrough);
+}
+
+static int start_thread(struct fs_session *session, const char *name, void *(*run)(void *),
+			struct err *err)
+{
+	pthread_t *thread = &session->threads[session->nr_started];
+	int ret = pthread_create(thread, NULL, run, session);
+
+	if (ret != 0)
+		return err_set(err, -ret, "cannot start a thread: %s", strerror(ret));
+	(void)pthread_setname_np(*thread, name);
+	session->nr_started++;
+	return 0;
 }
 
 int fs_session_start(struct fs_session *session, struct err *err)
@@ -240,14 +294,13 @@ int fs_session_start(struct fs_session *session, struct err *err)
 		return ret;
 	(void)sigaction(WAKE_SIGNAL, &sa, NULL);
 	(void)snprintf(name, sizeof(name), "session-%s", session->opts.name);
-	for (int i = 0; i < session->opts.nr_threads; i++) {
-		ret = pthread_create(&session->threads[i], NULL, session_thread, session);
-		if (ret != 0)
-			return err_set(err, -ret, "cannot start a thread: %s", strerror(ret));
-		(void)pthread_setname_np(session->threads[i], name);
-		session->nr_started++;
+	for (int i = 0; ret == 0 && i < session->opts.nr_threads; i++)
+		ret = start_thread(session, name, session_thread, err);
+	if (ret == 0 && session->seat) {
+		(void)snprintf(name, sizeof(name), "waiter-%s", session->opts.name);
+		ret = start_thread(session, name, waiter_thread, err);
 	}
-	return 0;
+	return ret;
 }
 
 void fs_session_stop(struct fs_session *session)
@@ -257,6 +310,7 @@ void fs_session_stop(struct fs_session *session)
 	if (!session)
 		return;
 	atomic_store(&session->stopping, true);
+	fs_seat_close(session->seat);
 	for (int i = 0; i < session->nr_started; i++) {
 		/* Again and again: a signal just before the read is lost. */
 		while (pthread_tryjoin_np(session->threads[i], NULL) == EBUSY) {
@@ -272,10 +326,11 @@ void fs_session_free(struct fs_session *session)
 	if (!session)
 		return;
 	fs_passthrough_free(session->passthrough);
+	fs_seat_free(session->seat);
+	session->seat = NULL;
 	if (session->se)
 		fuse_session_destroy(session->se);
 	fs_iobufs_free(session->iobufs);
-	fs_spin_fini(&session->spin);
 	fs_inode_table_free(session->table);
 	free(session->threads);
 	free(session);

@@ -9,7 +9,6 @@
 #include <sys/types.h>
 
 #include "fs/mount/mountfd.h"
-#include "fs/serve/spin.h"
 #include "fs/serve/wire.h"
 #include "fs/view/view.h"
 
@@ -27,6 +26,7 @@ struct fs_job;
 struct fs_iobufs;
 struct fs_passthrough;
 struct fs_probes;
+struct fs_seat;
 struct fs_tap;
 struct fs_uppers;
 struct fuse_session;
@@ -47,7 +47,6 @@ struct fs_session_options {
 	 * again; nothing may rely on OPEN, RELEASE, FLUSH or a handle.
 	 */
 	bool no_opens;
-	bool spins; /* threads look for a moment before they sleep: spin.h */
 	/* Hand files to the kernel where it takes them; @probe_fd as fs_passthrough_new. */
 	bool passthrough;
 	int probe_fd; /* borrowed */
@@ -90,11 +89,11 @@ struct fs_session {
 	struct fs_iobufs *iobufs;
 	struct fs_wire wire;
 	struct fs_passthrough *passthrough; /* from start on; NULL when not wanted */
+	struct fs_seat *seat;		    /* the same */
 	uint32_t caps;			    /* FUSE_CAP_* in force, after INIT */
 	dev_t dev;
 	pthread_t *threads;
 	int nr_started;
-	struct fs_spin spin;
 	_Atomic int nr_waiting; /* threads that wait for a request */
 	_Atomic int nr_running; /* threads that run a command */
 	_Atomic bool stopping;

@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 
 #include "cas/cas.h"
+#include "fs/serve/seat.h"
 #include "fs/serve/session.h"
 
 #define INIT_EXT	 (UINT64_C(1) << 30)
@@ -29,6 +30,7 @@
  * itself, and session two may be the lower layer of an overlay.
  */
 #define STACK_DEPTH 1
+#define BULK_SZ	    (128U << 10)
 
 /* Both from 7.40 on; before, zeros. */
 struct init_in {
@@ -111,6 +113,11 @@ static struct fs_wire *wire_of(void *userdata)
 	return &((struct fs_session *)userdata)->wire;
 }
 
+static struct fs_seat *seat_of(void *userdata)
+{
+	return ((struct fs_session *)userdata)->seat;
+}
+
 static void look_at_init(struct fs_wire *wire, const char *body, size_t len)
 {
 	struct init_in in = {0};
@@ -179,6 +186,17 @@ static void tell_kills(uint32_t op, char *body, size_t len)
 	}
 }
 
+/* The kernel asks for the next piece of a file while who reads it has this one, or could. */
+static bool is_bulk(uint32_t op, const void *data, size_t len)
+{
+	struct fuse_read_in in;
+
+	if (op != FUSE_READ || len < sizeof(struct fuse_in_header) + sizeof(in))
+		return len > BULK_SZ;
+	memcpy(&in, (const char *)data + sizeof(struct fuse_in_header), sizeof(in));
+	return in.size > BULK_SZ;
+}
+
 static ssize_t wire_read(int fd, void *data, size_t size, void *userdata)
 {
 	struct fs_wire *wire = wire_of(userdata);
@@ -191,8 +209,10 @@ static ssize_t wire_read(int fd, void *data, size_t size, void *userdata)
 	memcpy(&header, data, sizeof(header));
 	op = header.opcode < FS_WIRE_NR_OPS && op_names[header.opcode] ? header.opcode : 0;
 	(void)atomic_fetch_add_explicit(&wire->nr[op], 1, memory_order_relaxed);
-	if (has_answer(op))
+	if (has_answer(op)) {
 		take_off(wire, header.unique, op);
+		fs_seat_asked(seat_of(userdata), header.pid, is_bulk(op, data, (size_t)got));
+	}
 	if (op == FUSE_INIT && !wire->seen_init)
 		look_at_init(wire, (const char *)data + sizeof(header),
 			     (size_t)got - sizeof(header));
@@ -271,8 +291,10 @@ static ssize_t wire_writev(int fd, struct iovec *iov, int count, void *userdata)
 	if (iov[0].iov_len >= sizeof(out)) {
 		memcpy(&out, iov[0].iov_base, sizeof(out));
 		/* 0: a notification. Before it is told: nothing of the request is ours after. */
-		if (out.unique != 0)
+		if (out.unique != 0) {
 			land(wire, out.unique);
+			fs_seat_answered(seat_of(userdata));
+		}
 	}
 	return send_out(fd, iov, count);
 }

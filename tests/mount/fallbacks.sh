@@ -8,7 +8,7 @@ body() {
 	root=$(put "$T/tree")
 	view=$MNT/cas/directory/$(dashed "$root")
 	for without in no_opens readdirplus reuse adopt push passthrough large readahead bind overlay cgroup \
-		fanotify no_opens,readdirplus,reuse,adopt,passthrough,readahead; do
+		fanotify seat no_opens,readdirplus,reuse,adopt,passthrough,readahead; do
 		mount_start --without "$without"
 		for name in $(echo "$without" | tr , ' '); do
 			grep -qx "$name = no (forced off)" "$MNT/.casbox/config" ||
