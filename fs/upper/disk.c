@@ -316,28 +316,40 @@ static int finish_rename(struct fs_upper *upper, const char *text)
 	return ret > 0 && hide ? fs_upper_put_whiteout(upper, dir_fd, name) : ret < 0 ? ret : 0;
 }
 
-int fs_disk_recover(struct fs_upper *upper, struct err *err)
+/* Drop all that lies in w, but what tells of a rename. */
+static int clear_work(struct fs_upper *upper)
 {
 	int fd = openat(upper->work_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_closedir DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-	char path[PATH_MAX];
-	ssize_t len = readlinkat(upper->work_fd, FS_WORK_RENAME, path, sizeof(path) - 1);
-	struct dirent *de;
-	int ret = 0;
+	const struct dirent *de;
 
 	if (!dir)
-		return err_set(err, -errno, "cannot look for what a crash left: %m");
-	if (len > 0) {
-		path[len] = '\0';
-		upper->next_tmp = UINT32_MAX; /* no name that lies there */
-		ret = finish_rename(upper, path);
+		return -errno;
+	while ((errno = 0, de = readdir(dir)) != NULL) {
+		if (strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0 &&
+		    strcmp(de->d_name, FS_WORK_RENAME) != 0)
+			fs_disk_drop(upper, de->d_name);
 	}
+	return -errno;
+}
+
+/* What an earlier recovery began goes first: its names are those of this one. */
+int fs_disk_recover(struct fs_upper *upper, struct err *err)
+{
+	char path[PATH_MAX];
+	ssize_t len = readlinkat(upper->work_fd, FS_WORK_RENAME, path, sizeof(path) - 1);
+	int ret = clear_work(upper);
+
+	if (ret < 0)
+		return err_set(err, ret, "cannot look for what a crash left: %s",
+			       strerrordesc_np(-ret));
+	if (len <= 0)
+		return 0;
+	path[len] = '\0';
+	ret = finish_rename(upper, path);
 	if (ret < 0)
 		return err_set(err, ret, "cannot finish a rename of %s: %s", path,
 			       strerrordesc_np(-ret));
-	while ((de = readdir(dir)) != NULL) {
-		if (strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0)
-			fs_disk_drop(upper, de->d_name);
-	}
+	fs_disk_drop(upper, FS_WORK_RENAME);
 	return 0;
 }

@@ -3,7 +3,9 @@
 #include "tests/lib/tests.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/fs.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,6 +13,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
+#include "fs/upper/disk.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/layer.h"
 #include "tests/lib/store.h"
@@ -209,6 +212,30 @@ CRASH_TEST(test_death_in_replacing_a_removed_directory, remove_x, replace_dir)
 CRASH_TEST(test_death_in_replacing_one_by_a_new_directory, make_dir, replace_by_new_dir)
 CRASH_TEST(test_death_in_a_link_to_an_input, NULL, link_input)
 
+/* A recovery that was killed itself leaves more in w, with the names of its own. */
+static void test_death_in_a_recovery_stops_no_later_one(void **state)
+{
+	struct tests_layer l;
+	auto_free char *shown = NULL;
+	const char *left;
+
+	tests_layer_open(&l, *state, TREE, FS_WRITABLE_ALL, none);
+	tests_layer_detach(&l);
+	assert_int_equal(symlink("/+1 a", tests_path(l.dir, "layer/w/" FS_WORK_RENAME)), 0);
+	for (unsigned i = 0; i < 4; i++) {
+		auto_free char *name = NULL;
+
+		assert_true(asprintf(&name, "layer/w/t%" PRIu64, (uint64_t)UINT32_MAX + i) > 0);
+		left = tests_path(l.dir, name);
+		assert_int_equal(mkdir(left, 0755), 0);
+	}
+	tests_layer_attach(&l, true);
+	shown = tests_layer_shown(&l);
+	assert_string_equal(shown, "d/\nd/b: two\nd/e/\nd/e/c: three\nx/\nx/y: four\n");
+	assert_int_equal(tests_count_names(tests_path(l.dir, "layer/w")), 0);
+	tests_layer_close(&l);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -227,6 +254,7 @@ int main(void)
 		TESTS_IN_DIR(test_death_in_replacing_a_removed_directory),
 		TESTS_IN_DIR(test_death_in_replacing_one_by_a_new_directory),
 		TESTS_IN_DIR(test_death_in_a_link_to_an_input),
+		TESTS_IN_DIR(test_death_in_a_recovery_stops_no_later_one),
 	};
 
 	return cmocka_run_group_tests_name("fs_upper_crash", tests, NULL, NULL);
