@@ -133,6 +133,8 @@ static int publish_file(struct fs_unode *node, const char *name, int *fd)
 	node->has_upper = true;
 	fs_ulimit_made(node);
 	fs_ulimit_count(node, *fd);
+	if (node->orphan)
+		fs_ulimit_gone(node);
 	fs_ufd_add(node, steal_fd(fd));
 	fs_ufd_unref(node);
 	return 1;
@@ -154,6 +156,8 @@ static int publish_link(struct fs_unode *node, const char *name)
 	node->has_upper = ret == 0;
 	if (ret == 0)
 		fs_ulimit_made(node);
+	if (ret == 0 && node->orphan)
+		fs_ulimit_gone(node);
 	return ret < 0 ? ret : 1;
 }
 
@@ -192,6 +196,9 @@ int fs_upper_copy_up(struct fs_unode *node, bool empty, struct err *err)
 	}
 	fs_upper_lock(upper);
 	upper->promised -= promised;
+	/* Others were copied meanwhile. */
+	if (ret >= 0 && !node->has_upper)
+		ret = fs_ulimit_may_make(upper);
 	if (ret >= 0)
 		ret = S_ISREG(node->type) ? publish_file(node, name, &fd)
 					  : publish_link(node, name);

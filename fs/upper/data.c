@@ -97,7 +97,8 @@ int fs_upper_write(struct fs_unode *node, const void *data, size_t size, off_t o
 
 int fs_upper_fallocate(struct fs_unode *node, int mode, off_t off, off_t len, struct err *err)
 {
-	bool takes = (mode & ~(FALLOC_FL_KEEP_SIZE | FALLOC_FL_UNSHARE_RANGE)) == 0;
+	bool takes = (mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_COLLAPSE_RANGE |
+			      FALLOC_FL_INSERT_RANGE)) == 0;
 	int ret = fs_upper_copy_up(node, false, err);
 	uint64_t promised;
 	int fd;

@@ -164,8 +164,9 @@ bool fs_ulimit_is_last(const struct fs_unode *node, int dir_fd, const char *name
 
 	if (!node->counted)
 		return false;
+	/* An orphan's name in w is none. */
 	return fs_unode_is_dir(node) || fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-	       st.st_nlink <= 1;
+	       st.st_nlink <= (node->orphan ? 2U : 1U);
 }
 
 void fs_ulimit_gone(struct fs_unode *node)
@@ -206,10 +207,31 @@ static void add_file(struct sum *sum, const struct stat *st)
 		sum->bytes += (double)st->st_blocks * STAT_BLK / links;
 }
 
+/* 1: what of the tree the directory open as @fd shows, where the one above shows @lower; 0:
+ * nothing. */
+static int shows(struct fs_upper *upper, int fd, const struct fs_disk *disk, const char *name,
+		 const struct fs_entry *lower, struct fs_entry *out)
+{
+	const struct fs_view *tree = &upper->all->tree.view;
+	auto_free char *origin = NULL;
+	int ret = 0;
+
+	if (disk->odd && fs_disk_is_opaque(fd))
+		return 0;
+	if (disk->odd)
+		ret = fs_disk_redirect(fd, &origin);
+	if (ret > 0)
+		return fs_upper_walk_lower(upper, origin, out, NULL);
+	if (ret == 0 && lower)
+		ret = tree->ops->lookup(tree, lower, name, out, NULL);
+	if (ret > 0 && out->kind == FS_KIND_SYMLINK)
+		free((char *)out->target);
+	return ret > 0 ? out->kind == FS_KIND_DIR : ret;
+}
+
 /* @lower is the tree's directory, or NULL. */
 static int add_entry(struct sum *sum, int dir_fd, const char *name, const struct fs_entry *lower)
 {
-	const struct fs_view *tree = &sum->upper->all->tree.view;
 	struct fs_entry below = {0};
 	struct fs_disk disk;
 	int ret = fs_disk_look(dir_fd, name, &disk);
@@ -221,15 +243,14 @@ static int add_entry(struct sum *sum, int dir_fd, const char *name, const struct
 		add_file(sum, &disk.st);
 		return 0;
 	}
-	ret = lower ? tree->ops->lookup(tree, lower, name, &below, NULL) : 0;
-	if (ret > 0 && below.kind == FS_KIND_SYMLINK)
-		free((char *)below.target);
+	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret = shows(sum->upper, fd, &disk, name, lower, &below);
 	if (ret < 0)
 		return ret;
-	lower = ret > 0 && below.kind == FS_KIND_DIR ? &below : NULL;
-	sum->files += lower ? 0.0 : 1.0;
-	fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : add_tree(sum, fd, lower);
+	sum->files += ret > 0 ? 0.0 : 1.0;
+	return add_tree(sum, fd, ret > 0 ? &below : NULL);
 }
 
 static int add_tree(struct sum *sum, int dir_fd, const struct fs_entry *lower)
