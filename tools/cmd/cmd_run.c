@@ -253,6 +253,7 @@ static int run_command(struct run *run, const char *const *argv, int keep_fd, st
 		.timeout_ms = run->timeout_ms,
 		.store = run->keep_streams ? local_store(run->local) : NULL,
 		.default_signals = signals,
+		.same_for_all = run->args.cache || run->args.action,
 		.top = run->top,
 		.hidden_in = client_hidden_in(run->client),
 		.under_quota = run->max_output[0] != '\0',

@@ -88,6 +88,14 @@ static const char *find_variable(const struct run *run, const char *name)
 	return "";
 }
 
+/* Where @path leads, if that is a file or directory that the profile does not show; free it. */
+static char *real_unshown(const struct run *run, const char *path)
+{
+	auto_free char *real = path[0] == '/' ? realpath(path, NULL) : NULL;
+
+	return real && !is_shown(run, real) ? steal_ptr(&real) : NULL;
+}
+
 /* Programs that PATH finds outside of the profile. */
 static int add_path_dirs(struct run *run, struct properties *p, struct err *err)
 {
@@ -97,12 +105,13 @@ static int add_path_dirs(struct run *run, struct properties *p, struct err *err)
 	while (*path && ret == 0) {
 		size_t len = strcspn(path, ":");
 		auto_free char *dir = strndup(path, len);
+		auto_free char *real = dir ? real_unshown(run, dir) : NULL;
 		struct cas_digest digest;
 
 		if (!dir)
 			return -ENOMEM;
-		if (dir[0] == '/' && !is_shown(run, dir)) {
-			ret = run_identity_shallow(dir, &digest, err);
+		if (real) {
+			ret = run_identity_shallow(real, &digest, err);
 			ret = ret ? ret : add_digest(p, dir, &digest);
 		}
 		path += len + (path[len] == ':');
@@ -116,8 +125,7 @@ static int add_named_files(struct run *run, struct properties *p, struct err *er
 	int ret = 0;
 
 	for (char **word = run->argv; *word && ret == 0; word++) {
-		char *real =
-			(*word)[0] == '/' && !is_shown(run, *word) ? realpath(*word, NULL) : NULL;
+		auto_free char *real = real_unshown(run, *word);
 		struct cas_digest digest;
 		struct stat st;
 
@@ -125,7 +133,22 @@ static int add_named_files(struct run *run, struct properties *p, struct err *er
 			ret = run_identity(-1, real, &digest, err);
 			ret = ret ? ret : add_digest(p, *word, &digest);
 		}
-		free(real);
+	}
+	return ret;
+}
+
+/* And of a link what it leads to, which is what is shown there. */
+static int add_host_path(struct run *run, struct properties *p, int memory_fd, const char *path,
+			 struct err *err)
+{
+	auto_free char *real = real_unshown(run, path);
+	struct cas_digest digest;
+	int ret = run_identity(memory_fd, path, &digest, err);
+
+	ret = ret ? ret : add_digest(p, path, &digest);
+	if (ret == 0 && real && strcmp(real, path) != 0) {
+		ret = run_identity(memory_fd, real, &digest, err);
+		ret = ret ? ret : add_digest(p, path, &digest);
 	}
 	return ret;
 }
@@ -135,12 +158,8 @@ static int add_host(struct run *run, struct properties *p, struct err *err)
 	auto_close int memory_fd = open_memory(run);
 	int ret = 0;
 
-	for (size_t i = 0; i < run->host.nr && ret == 0; i++) {
-		struct cas_digest digest;
-
-		ret = run_identity(memory_fd, run->host.paths[i], &digest, err);
-		ret = ret ? ret : add_digest(p, run->host.paths[i], &digest);
-	}
+	for (size_t i = 0; i < run->host.nr && ret == 0; i++)
+		ret = add_host_path(run, p, memory_fd, run->host.paths[i], err);
 	if (ret == 0 && !run->args.isolate)
 		ret = add_path_dirs(run, p, err);
 	if (ret == 0 && !run->args.isolate)

@@ -243,6 +243,7 @@ static int spawn(struct running *r, const int stdio[3], struct run_child_result 
 		.own_mounts = true,
 		.under_quota = o->under_quota,
 		.die_with_parent = true,
+		.plain_umask = o->same_for_all,
 		.sigmask = &r->signals->inherited,
 		.default_signals = o->default_signals,
 	};
@@ -296,11 +297,17 @@ struct streams {
 	int stdio[3];
 };
 
-static int streams_begin(struct cas_store *store, struct streams *s, struct err *err)
+static int streams_begin(const struct run_child_options *opts, struct streams *s, struct err *err)
 {
+	struct cas_store *store = opts->store;
 	int ret;
 
 	*s = (struct streams){.stdio = {-1, -1, -1}};
+	if (opts->same_for_all) {
+		s->stdio[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		if (s->stdio[0] < 0)
+			return err_set(err, -errno, "cannot open /dev/null: %s", strerror(errno));
+	}
 	if (!store)
 		return 0;
 	ret = tee_begin(store, STDOUT_FILENO, &s->out, &s->stdio[1], err);
@@ -341,7 +348,7 @@ int run_child(const struct run_child_options *opts, const struct run_signals *si
 	ret = cgroup_adopt_orphans();
 	if (ret)
 		return err_set(err, ret, "cannot become the parent of orphans: %s", strerror(-ret));
-	ret = streams_begin(opts->store, &streams, err);
+	ret = streams_begin(opts, &streams, err);
 	if (ret == 0)
 		ret = hold_namespace(&r, err);
 	if (ret == 0)

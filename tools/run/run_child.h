@@ -50,6 +50,8 @@ struct run_child_options {
 	uint64_t timeout_ms;	     /* 0: none */
 	struct cas_store *store; /* put standard output and error there; NULL: leave them alone */
 	const int *default_signals; /* as spawn_options */
+	/* For a result that others get: standard input is empty, and the umask 022. */
+	bool same_for_all;
 	/* Where to look for mounts of the command's, absolute; and those found; NULL: do not. */
 	const char *top;
 	struct fs_findings *foreign;

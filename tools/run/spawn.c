@@ -17,6 +17,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -199,6 +200,8 @@ static IN_CHILD _Noreturn void child_main(struct plan *plan)
 	child_keep(plan);
 	if (o->cwd && chdir(o->cwd))
 		fail(plan, STEP_CWD, errno);
+	if (o->plain_umask)
+		(void)umask(022);
 	child_signals(plan);
 	(void)sigprocmask(SIG_SETMASK, o->sigmask, NULL);
 	child_exec(plan);

@@ -24,6 +24,7 @@ struct spawn_options {
 	bool own_mounts;	 /* a mount namespace of its own, where privileges allow */
 	bool under_quota;	 /* for good without CAP_SYS_RESOURCE, which is above it */
 	bool die_with_parent;	 /* SIGKILL when the calling thread ends */
+	bool plain_umask;	 /* 022, whatever ours is */
 	const sigset_t *sigmask; /* the mask the child starts with */
 	/* Ignored by us, but not by whoever started us: 0-terminated, default in the child. */
 	const int *default_signals;
