@@ -44,6 +44,7 @@
 #include "cas/cas.h"
 #include "cas/put/copy.h"
 #include "cas/store/lease.h"
+#include "fs/backing/notices.h"
 #include "fs/backing/probe.h"
 #include "fs/capture/hints.h"
 #include "fs/capture/same_file.h"
@@ -333,36 +334,19 @@ static void add_pending(struct fs_early *early, const struct file_handle *handle
 	enqueue(early, p, DELAY_NS);
 }
 
-static void take_event(struct fs_early *early, const struct fanotify_event_metadata *e)
-{
-	const char *at = (const char *)e + e->metadata_len;
-	const char *end = (const char *)e + e->event_len;
-
-	while (at + sizeof(struct fanotify_event_info_header) <= end) {
-		const struct fanotify_event_info_fid *info = (const void *)at;
-		const struct file_handle *handle = (const void *)info->handle;
-
-		if (info->hdr.len == 0)
-			return;
-		if (info->hdr.info_type == FAN_EVENT_INFO_TYPE_DFID_NAME)
-			add_pending(early, handle,
-				    (const char *)handle->f_handle + handle->handle_bytes);
-		at += info->hdr.len;
-	}
-}
-
 static void read_events(struct fs_early *early, char *bytes)
 {
 	for (;;) {
 		ssize_t len = read(early->notify_fd, bytes, EVENTS_SZ);
-		const struct fanotify_event_metadata *e = (const void *)bytes;
+		struct fs_notices notices = {bytes, len > 0 ? (size_t)len : 0};
+		struct fs_notice notice;
 
 		if (len <= 0)
 			return;
-		for (; FAN_EVENT_OK(e, len); e = FAN_EVENT_NEXT(e, len)) {
-			/* An overflow has no file: what was lost is hashed at finish. */
-			if (e->vers == FANOTIFY_METADATA_VERSION)
-				take_event(early, e);
+		/* An overflow names nothing: what was lost is hashed at finish. */
+		while (fs_notices_next(&notices, &notice)) {
+			if (notice.name)
+				add_pending(early, notice.dir, notice.name);
 		}
 	}
 }

@@ -29,6 +29,7 @@
 #include "cas/base/err.h"
 #include "cas/base/lock.h"
 #include "cas/digest.h"
+#include "fs/backing/notices.h"
 #include "fs/backing/probe.h"
 #include "fs/helper/helper.h"
 #include "fs/node/inode.h"
@@ -79,10 +80,9 @@ struct fs_dirs {
 
 /* --- events --- */
 
-static void take_open_locked(struct fs_dirs *dirs, const struct file_handle *handle)
-	REQUIRES(dirs->lock)
+static void take_open_locked(struct fs_dirs *dirs, const struct file_handle *handle,
+			     const char *name) REQUIRES(dirs->lock)
 {
-	const char *name = (const char *)handle->f_handle + handle->handle_bytes;
 	auto_free char *path = NULL;
 	struct watched *w = NULL;
 	uint64_t serial;
@@ -98,24 +98,15 @@ static void take_open_locked(struct fs_dirs *dirs, const struct file_handle *han
 		fs_trace_note(w->trace, FS_TRACE_READ, path, name);
 }
 
-static void take_event_locked(struct fs_dirs *dirs, const struct fanotify_event_metadata *e)
+static void take_event_locked(struct fs_dirs *dirs, const struct fs_notice *notice)
 	REQUIRES(dirs->lock)
 {
-	const char *at = (const char *)e + e->metadata_len;
-	const char *end = (const char *)e + e->event_len;
 	struct watched *w;
 
-	for (w = dirs->by_serial; w && e->mask & FAN_Q_OVERFLOW; w = w->hh.next)
+	for (w = dirs->by_serial; w && notice->mask & FAN_Q_OVERFLOW; w = w->hh.next)
 		fs_trace_lose(w->trace, LOST_TEXT);
-	while (at + sizeof(struct fanotify_event_info_header) <= end) {
-		const struct fanotify_event_info_fid *info = (const void *)at;
-
-		if (info->hdr.len == 0)
-			return;
-		if (info->hdr.info_type == FAN_EVENT_INFO_TYPE_DFID_NAME)
-			take_open_locked(dirs, (const void *)info->handle);
-		at += info->hdr.len;
-	}
+	if (notice->name)
+		take_open_locked(dirs, notice->dir, notice->name);
 }
 
 static void drain_locked(struct fs_dirs *dirs) REQUIRES(dirs->lock)
@@ -125,12 +116,13 @@ static void drain_locked(struct fs_dirs *dirs) REQUIRES(dirs->lock)
 	LL_FOREACH (dirs->groups, g) {
 		for (int nr = 0; nr < DRAIN_MAX;) {
 			ssize_t len = read(g->fd, dirs->events, EVENTS_SZ);
-			const struct fanotify_event_metadata *e = (const void *)dirs->events;
+			struct fs_notices notices = {dirs->events, len > 0 ? (size_t)len : 0};
+			struct fs_notice notice;
 
 			if (len <= 0)
 				break;
-			for (; FAN_EVENT_OK(e, len); e = FAN_EVENT_NEXT(e, len), nr++)
-				take_event_locked(dirs, e);
+			for (; fs_notices_next(&notices, &notice); nr++)
+				take_event_locked(dirs, &notice);
 		}
 	}
 }
