@@ -29,6 +29,7 @@ mount_start --warm "$one"
 await settled
 box=$(sandbox_new "$one" --id one --output out/)
 ls "$box" > list
+await settled
 all_upcalls LOOKUP READ > before
 in_vain "$box"
 all_upcalls LOOKUP READ > after

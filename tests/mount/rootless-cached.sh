@@ -21,8 +21,8 @@ mount_start --lanes 1 --warm "$root"
 await at_least blobs 42
 await settled
 box=$(sandbox_new "$root" --id box --output out/)
-await settled
 ls "$box" > list
+await settled
 all_upcalls LOOKUP READ > before
 cat "$box"/src/in* "$box"/src/sub/input "$box"/lib/deep/input > /dev/null
 all_upcalls LOOKUP READ > after
