@@ -24,6 +24,7 @@
  */
 #include "tests/lib/reapid.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <grpc/byte_buffer.h>
 #include <grpc/byte_buffer_reader.h>
@@ -423,10 +424,17 @@ const char *blob_path(const char *instance, const char *kind, const struct cas_d
 bool load(const char *instance, const char *kind, const struct cas_digest *d, struct buf *out)
 {
 	char path[1200];
+	int ret;
 
 	if (cas_digest_is_empty(d) && buf_reserve(out, 1) == 0)
 		return true;
-	return io_read_file(AT_FDCWD, blob_path(instance, kind, d, path), 1u << 30, out) == 0;
+	ret = io_read_file(AT_FDCWD, blob_path(instance, kind, d, path), 1u << 30, out);
+	/* What cannot be read is not absent: a case would look for the reason elsewhere. */
+	if (ret < 0 && ret != -ENOENT) {
+		errno = -ret;
+		die(path);
+	}
+	return ret == 0;
 }
 
 bool store(const char *instance, const char *kind, const struct cas_digest *d, const void *data,
@@ -656,6 +664,10 @@ static void *end_with_stdin(void *arg)
 
 int main(int argc, char **argv)
 {
+	/* Else two servers share a port, and each gets calls that are for the other. */
+	grpc_arg alone = {
+		GRPC_ARG_INTEGER, (char *)(uintptr_t)GRPC_ARG_ALLOW_REUSEPORT, {.integer = 0}};
+	const grpc_channel_args args = {1, &alone};
 	grpc_completion_queue *cq;
 	grpc_server_credentials *creds;
 	grpc_server *server;
@@ -676,7 +688,7 @@ int main(int argc, char **argv)
 	append_to("log", "", 0);
 	grpc_init();
 	creds = credentials();
-	server = grpc_server_create(NULL, NULL);
+	server = grpc_server_create(&args, NULL);
 	cq = grpc_completion_queue_create_for_next(NULL);
 	grpc_server_register_completion_queue(server, cq, NULL);
 	(void)snprintf(at, sizeof(at), "127.0.0.1:%s", argc > 2 ? argv[2] : "0");

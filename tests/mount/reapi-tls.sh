@@ -9,6 +9,9 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 
 	-keyout "$T/http/key" -out "$T/http/cert" -subj /CN=localhost \
 	-addext subjectAltName=IP:127.0.0.1,DNS:localhost 2> "$T/err"
 http_start
+# No other server may have that port with it, and answer calls that are not for it.
+mkdir "$T/other"
+expect 1 "$HTTPD" "$T/other" "$(cat "$T/http/port")"
 URL=grpcs://${URL#*://}
 trusted="$URL?ca-file=$T/http/cert&tries=1"
 echo hello > "$T/file"
