@@ -26,13 +26,19 @@ const char *fs_trace_text_name(enum fs_trace_text text)
 	return text_names[text];
 }
 
-/* A line must stay one, and must not look like a note. */
+/* A line must stay one, tell which name it is, and not look like a note. */
 static int put_line(struct buf *out, const char *line)
 {
 	int ret = strncmp(line, "# ", 2) == 0 ? buf_append_str(out, "./") : 0;
 
-	for (; ret == 0 && *line; line++)
-		ret = *line == '\n' ? buf_append_str(out, "\\n") : buf_append_char(out, *line);
+	for (; ret == 0 && *line; line++) {
+		if (*line == '\n')
+			ret = buf_append_str(out, "\\n");
+		else if (*line == '\\')
+			ret = buf_append_str(out, "\\\\");
+		else
+			ret = buf_append_char(out, *line);
+	}
 	return ret < 0 ? ret : buf_append_char(out, '\n');
 }
 

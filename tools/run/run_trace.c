@@ -69,7 +69,28 @@ static int write_text(struct run *run, int to, const char *name, const struct bu
 		   : 0;
 }
 
-/* Its reader takes every line for a path from the root of execution, which is ours. */
+/*
+ * A line of ours as a line of Bazel's, which takes each for a path from the root of execution
+ * (ours) and knows no escapes. A name with a newline cannot be told: it counts as used.
+ */
+static int append_unused(struct buf *list, const char *line, size_t len)
+{
+	size_t before = list->len;
+	int ret = 0;
+
+	for (size_t i = 0; i < len && ret == 0; i++) {
+		bool escaped = line[i] == '\\' && i + 1 < len;
+
+		i += escaped;
+		if (escaped && line[i] == 'n') {
+			list->len = before;
+			return 0;
+		}
+		ret = buf_append_char(list, line[i]);
+	}
+	return ret ? ret : buf_append_char(list, '\n');
+}
+
 static int write_unused(struct run *run, int to, const struct buf *unread, struct err *err)
 {
 	auto_buf struct buf list = {0};
@@ -79,10 +100,9 @@ static int write_unused(struct run *run, int to, const struct buf *unread, struc
 	while (*line && ret == 0) {
 		size_t len = strcspn(line, "\n");
 
-		len += line[len] == '\n';
 		if (strncmp(line, "# ", 2) != 0)
-			ret = buf_append(&list, line, len);
-		line += len;
+			ret = append_unused(&list, line, len);
+		line += len + (line[len] == '\n');
 	}
 	return ret ? run_out_of_memory(err) : write_text(run, to, UNUSED_NAME, &list, err);
 }
