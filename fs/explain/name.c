@@ -260,15 +260,33 @@ static int found(struct walk *w, const struct meta_dirent *e)
 	return ret < 0 ? ret : 1;
 }
 
-/* The link @name leads to @target, and the walk goes on from there. */
-static int follow(struct walk *w, const char *name, const char *target, const char *rest)
+/* Each link is told once, however often a loop comes by. */
+static int add_link(struct walk *w, const char *name, const char *target)
 {
 	auto_free char *dir = place_text(w);
 	json_t *at = dir ? json_sprintf("%s%s%s", dir, *dir ? "/" : "", name) : NULL;
+	json_t *told;
+	size_t i;
+
+	json_array_foreach(w->links, i, told)
+	{
+		if (at && json_equal(json_object_get(told, "link"), at)) {
+			json_decref(at);
+			return 0;
+		}
+	}
+	return at && json_array_append_new(
+			     w->links, json_pack("{s:o, s:s}", "link", at, "target", target)) == 0
+		       ? 0
+		       : -ENOMEM;
+}
+
+/* The link @name leads to @target, and the walk goes on from there. */
+static int follow(struct walk *w, const char *name, const char *target, const char *rest)
+{
 	char *joined;
 
-	if (!at || json_array_append_new(w->links,
-					 json_pack("{s:o, s:s}", "link", at, "target", target)) < 0)
+	if (add_link(w, name, target) < 0)
 		return -ENOMEM;
 	if (++w->nr_links > LINKS_MAX)
 		return verdict(w, "loop", name);

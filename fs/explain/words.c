@@ -275,22 +275,31 @@ static int words_of_notes(const json_t *f, struct buf *out)
 	return ret;
 }
 
+static const char *plural(int64_t nr)
+{
+	return nr == 1 ? "" : "s";
+}
+
 static int words_of_trace(const json_t *f, struct buf *out)
 {
 	int ret;
 
 	if (!has(f, "inputs_read"))
 		return 0;
-	ret = buf_printf(out,
-			 "As far as its trace tells (.casbox/sandboxes/%s/), it read %lld inputs, ",
-			 text_of(f, "sandbox"), (long long)number_of(f, "inputs_read"));
+	ret = buf_printf(
+		out, "As far as its trace tells (.casbox/sandboxes/%s/), it read %lld input%s, ",
+		text_of(f, "sandbox"), (long long)number_of(f, "inputs_read"),
+		plural(number_of(f, "inputs_read")));
 	if (ret == 0 && has(f, "inputs_unread"))
 		ret = buf_printf(out, "never looked at %lld, ",
 				 (long long)number_of(f, "inputs_unread"));
 	return ret < 0 ? ret
-		       : buf_printf(out, "looked for %lld names in vain, and missed %lld blobs.\n",
+		       : buf_printf(out,
+				    "looked for %lld name%s in vain, and missed %lld blob%s.\n",
 				    (long long)number_of(f, "lookups_failed"),
-				    (long long)number_of(f, "blobs_missing"));
+				    plural(number_of(f, "lookups_failed")),
+				    (long long)number_of(f, "blobs_missing"),
+				    plural(number_of(f, "blobs_missing")));
 }
 
 static int words_of_sandbox(const json_t *f, struct buf *out)

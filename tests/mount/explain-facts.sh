@@ -125,6 +125,7 @@ body() {
 	why src
 	says "is there: a directory"
 	expect 0 casbox explain "$first" src/round
+	eq "a loop is told once" 1 "$(grep -c 'is a symlink to' "$T/out")"
 	says "a loop"
 	expect 0 casbox explain "$MNT/sandboxes/two/src/gone.c"
 	says "There is no 'gone.c' in src"
