@@ -28,6 +28,10 @@
  * death signal would follow the thread that spawned us, not the process.
  */
 
+/* The kernel says why in its log, which is not ours to read. */
+#define NO_UPPER_TEXT                                                                              \
+	"; if the store's filesystem has no whiteouts or extended attributes, it holds no "        \
+	"overlay's upper layer: name the output PATH/, or mount with --engine fuse"
 #define DETACH_MAX	 1000 /* mounts stacked at one place */
 #define UNMOUNT_TRIES	 20
 #define UNMOUNT_PAUSE_NS 1000000L /* 1 ms: 20 ms in all */
@@ -206,7 +210,8 @@ static int overlay_configure(int fs_fd, const struct overlay_option *opt, size_t
 		char reason[256];
 
 		context_log(fs_fd, code, reason, sizeof(reason));
-		return err_set(err, code, "cannot create the overlay at %s (%s)", target, reason);
+		return err_set(err, code, "cannot create the overlay at %s (%s)%s", target, reason,
+			       code == -EINVAL ? NO_UPPER_TEXT : "");
 	}
 	return 0;
 }

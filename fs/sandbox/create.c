@@ -218,18 +218,33 @@ static int write_record(struct naming *n)
 	return ret;
 }
 
+/* Never in another's place: a sandbox's directory has a record, and so is not empty. */
+static int rename_new(int dir_fd, const char *from, const char *to)
+{
+	if (renameat2(dir_fd, from, dir_fd, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	/* What filesystems answer that know no such flag: many over a network, and in FUSE. */
+	if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+		return -errno;
+	if (renameat(dir_fd, from, dir_fd, to) == 0)
+		return 0;
+	return errno == ENOTEMPTY || errno == ENOTDIR ? -EEXIST : -errno;
+}
+
 static void give_name(void *ctx)
 {
 	struct naming *n = ctx;
-	int dir_fd = n->all->dir_fd;
 
 	if (n->done)
 		return;
 	n->done = true;
 	n->ret = write_record(n);
-	if (n->ret == 0 && renameat2(dir_fd, n->dir, dir_fd, n->sb->rec.id, RENAME_NOREPLACE) < 0)
-		n->ret = err_set(n->err, -errno, "cannot make the directory of sandbox %s: %m",
-				 n->sb->rec.id);
+	if (n->ret == 0) {
+		n->ret = rename_new(n->all->dir_fd, n->dir, n->sb->rec.id);
+		if (n->ret < 0)
+			(void)err_set(n->err, n->ret, "cannot make the directory of sandbox %s: %s",
+				      n->sb->rec.id, strerrordesc_np(-n->ret));
+	}
 	n->named = n->ret == 0;
 	if (n->all->slots)
 		fs_slots_push(n->all->slots);
