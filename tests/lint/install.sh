@@ -29,5 +29,18 @@ if [ "$3" = man ]; then
 	has share/man/man5/casbox-control.5
 	grep -q -- "isolate" "$dir$prefix/share/man/man1/casbox-run.1" || bad=1
 fi
+# Completion finds the command behind every option that takes a value.
+PATH=$dir$prefix/bin:$PATH
+completed() { # WORD...: what the last of them can be
+	bash -c '. "$0" && COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) && _casbox && echo "${COMPREPLY[*]}"' \
+		"$dir$prefix/share/bash-completion/completions/casbox" "$@"
+}
+for option in $(casbox run --help | sed -n '/^Common/,$s/^  .* \(--[a-z-]*\) [A-Z].*/\1/p'); do
+	if [ "$(completed casbox "$option" 1 ru),$(completed casbox "$option" = 1 ru)" != run,run ]; then
+		echo "not completed: casbox $option 1 ru"
+		bad=1
+	fi
+done
+[ "${option:-none}" != none ] || bad=1
 [ "$("$dir$prefix/bin/casbox" --version | cut -d ' ' -f 1)" = casbox ] || bad=1
 exit $bad

@@ -13,8 +13,13 @@ _casbox() {
 			COMPREPLY=($(compgen -c -f -- "$cur"))
 			return
 			;;
-		--store | --blobs | --tier | --durability | --log-level | --max-size | --low-size | --max-blobs)
-			[ -n "$command" ] || ((i++))
+		--*)
+			# Its value is no command; bash takes the "=" for a word.
+			if [ -z "$command" ] && [ "${COMP_WORDS[i + 1]}" = = ]; then
+				((i += 2))
+			elif [ -z "$command" ] && "$program" run --help 2> /dev/null | grep -q -e " $word [A-Z]"; then
+				((i++))
+			fi
 			;;
 		-*) ;;
 		*)
