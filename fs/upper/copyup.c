@@ -131,7 +131,7 @@ static int publish_file(struct fs_unode *node, const char *name, int *fd)
 		return ret;
 	}
 	node->has_upper = true;
-	fs_ulimit_made(node);
+	fs_ulimit_made(node, NULL);
 	fs_ulimit_count(node, *fd);
 	if (node->orphan)
 		fs_ulimit_gone(node);
@@ -155,10 +155,15 @@ static int publish_link(struct fs_unode *node, const char *name)
 	ret = place_file(node, name);
 	node->has_upper = ret == 0;
 	if (ret == 0)
-		fs_ulimit_made(node);
+		fs_ulimit_made(node, node->lower.target);
 	if (ret == 0 && node->orphan)
 		fs_ulimit_gone(node);
 	return ret < 0 ? ret : 1;
+}
+
+static const char *target_of(const struct fs_unode *node)
+{
+	return S_ISLNK(node->type) ? node->lower.target : NULL;
 }
 
 int fs_upper_copy_up(struct fs_unode *node, bool empty, struct err *err)
@@ -181,7 +186,7 @@ int fs_upper_copy_up(struct fs_unode *node, bool empty, struct err *err)
 		done = true;
 	}
 	if (ret == 0 && !done)
-		ret = fs_ulimit_may_make(upper);
+		ret = fs_ulimit_may_make(upper, target_of(node));
 	if (ret == 0 && !done)
 		upper->nr_busy++;
 	lower = node->lower;
@@ -198,7 +203,7 @@ int fs_upper_copy_up(struct fs_unode *node, bool empty, struct err *err)
 	upper->promised -= promised;
 	/* Others were copied meanwhile. */
 	if (ret >= 0 && !node->has_upper)
-		ret = fs_ulimit_may_make(upper);
+		ret = fs_ulimit_may_make(upper, target_of(node));
 	if (ret >= 0)
 		ret = S_ISREG(node->type) ? publish_file(node, name, &fd)
 					  : publish_link(node, name);

@@ -1,10 +1,10 @@
 /* fs/upper/limit.c - how much lies in a layer, and that it does not become too much */
 
 /*
- * A file takes the blocks that its filesystem has given it, whatever its size; what the
- * action makes is a file, of any type, but whiteouts and directories of the tree are none.
- * What may grow is promised before it does, at its worst, and counted as it turned out.
- * What has lost its last name counts until the kernel forgets it. That may be just about to
+ * A file takes the blocks that its filesystem has given it, whatever its size, and a long
+ * symlink one; what the action makes is a file, of any type, but whiteouts and directories of the
+ * tree are none. What may grow is promised before it does, at its worst, and counted as it turned
+ * out. What has lost its last name counts until the kernel forgets it. That may be just about to
  * happen, so before anything is refused for it a thread that may wait does so for a moment.
  */
 #include "fs/upper/limit.h"
@@ -16,10 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BLOCK	 4096U
-#define STAT_BLK 512U
-#define FULL	 (-EDQUOT)
-#define WAIT_NS	 200000000ULL
+#define BLOCK	      4096U
+#define STAT_BLK      512U
+#define FULL	      (-EDQUOT)
+#define WAIT_NS	      200000000ULL
+#define LINK_IN_INODE 60U /* as ext4 has it */
 
 static bool is_limited(const struct fs_upper *upper)
 {
@@ -47,31 +48,64 @@ NO_LOCK_CHECK static int await_room(struct fs_upper *upper, unsigned long long u
 	return lock_wait(&upper->lock, &upper->idle, until) < 0 ? FULL : 0;
 }
 
-int fs_ulimit_may_make(struct fs_upper *upper)
+static bool fits(const struct fs_upper *upper, uint64_t more)
+{
+	uint64_t taken = upper->used.bytes + upper->promised;
+
+	return taken <= upper->limit.bytes && more <= upper->limit.bytes - taken;
+}
+
+/* What the target of a symlink takes: a short one lies in the inode. */
+static uint64_t link_takes(size_t len)
+{
+	return len < LINK_IN_INODE ? 0 : BLOCK;
+}
+
+static uint64_t takes_on_disk(const struct stat *st)
+{
+	return S_ISREG(st->st_mode)   ? (uint64_t)st->st_blocks * STAT_BLK
+	       : S_ISLNK(st->st_mode) ? link_takes((size_t)st->st_size)
+				      : 0;
+}
+
+int fs_ulimit_may_make(struct fs_upper *upper, const char *target)
 {
 	unsigned long long until = lock_now_ns() + WAIT_NS;
+	uint64_t more = target ? link_takes(strlen(target)) : 0;
+	bool files = false;
+	bool bytes = false;
 	int ret = 0;
 
-	while (ret == 0 && upper->limit.files > 0 && upper->used.files >= upper->limit.files)
+	while (ret == 0) {
+		files = upper->limit.files > 0 && upper->used.files >= upper->limit.files;
+		bytes = more > 0 && upper->limit.bytes > 0 && !fits(upper, more);
+		if (!files && !bytes)
+			return 0;
 		ret = await_room(upper, until);
-	upper->usage.refused_files |= ret == FULL;
+	}
+	upper->usage.refused_files |= ret == FULL && files;
+	upper->usage.refused_bytes |= ret == FULL && bytes;
 	return ret;
 }
 
-void fs_ulimit_made(struct fs_unode *node)
+void fs_ulimit_made(struct fs_unode *node, const char *target)
 {
-	if (!is_limited(node->upper) || node->counted)
+	struct fs_upper *upper = node->upper;
+
+	if (!is_limited(upper) || node->counted)
 		return;
 	node->counted = true;
-	node->upper->used.files++;
-	note_peak(node->upper);
+	node->charged = target ? link_takes(strlen(target)) : 0;
+	upper->used.files++;
+	upper->used.bytes += node->charged;
+	note_peak(upper);
 }
 
 void fs_ulimit_met(struct fs_unode *node, const struct stat *st)
 {
 	node->counted = is_limited(node->upper) && !(fs_unode_is_dir(node) && node->has_lower);
-	if (node->counted && S_ISREG(st->st_mode))
-		node->charged = (uint64_t)st->st_blocks * STAT_BLK;
+	if (node->counted)
+		node->charged = takes_on_disk(st);
 }
 
 /*
@@ -96,13 +130,6 @@ static uint64_t holes_in(int fd, uint64_t off, uint64_t end)
 		off = (uint64_t)hole + (BLOCK - (uint64_t)hole % BLOCK) % BLOCK;
 	}
 	return holes;
-}
-
-static bool fits(const struct fs_upper *upper, uint64_t more)
-{
-	uint64_t taken = upper->used.bytes + upper->promised;
-
-	return taken <= upper->limit.bytes && more <= upper->limit.bytes - taken;
 }
 
 int fs_ulimit_promise(struct fs_upper *upper, int fd, uint64_t off, uint64_t size,
@@ -203,8 +230,7 @@ static void add_file(struct sum *sum, const struct stat *st)
 	double links = (double)st->st_nlink;
 
 	sum->files += 1.0 / links;
-	if (S_ISREG(st->st_mode))
-		sum->bytes += (double)st->st_blocks * STAT_BLK / links;
+	sum->bytes += (double)takes_on_disk(st) / links;
 }
 
 /* 1: what of the tree the directory open as @fd shows, where the one above shows @lower; 0:

@@ -11,10 +11,13 @@
 
 /* When the root is there. Counts what lies there already. */
 int fs_ulimit_begin(struct fs_upper *upper, const struct fs_upper_spec *spec);
-/* May one more file be made? -EDQUOT; -EAGAIN: perhaps, where one may wait. */
-int fs_ulimit_may_make(struct fs_upper *upper);
+/*
+ * May one more file be made? @target of a symlink, else NULL. -EDQUOT; -EAGAIN: perhaps,
+ * where one may wait.
+ */
+int fs_ulimit_may_make(struct fs_upper *upper, const char *target);
 /* It was made; or was found on disk. */
-void fs_ulimit_made(struct fs_unode *node);
+void fs_ulimit_made(struct fs_unode *node, const char *target);
 void fs_ulimit_met(struct fs_unode *node, const struct stat *st);
 /*
  * Called without the lock, as settle: that range of a file is about to be written, open as

@@ -173,6 +173,7 @@ static int adopt(struct making *m, bool over, struct fs_found *out)
 
 static int make_locked(struct making *m, struct fs_found *out, struct err *err)
 {
+	const char *target = S_ISLNK(m->what->mode) ? m->what->target : NULL;
 	struct fs_unode *dir = m->dir;
 	bool over = false;
 	int ret = fs_upper_check(dir->upper);
@@ -188,7 +189,7 @@ static int make_locked(struct making *m, struct fs_found *out, struct err *err)
 		return m->dir_fd;
 	ret = check_free(m, &over, err);
 	if (ret == 0)
-		ret = fs_ulimit_may_make(dir->upper);
+		ret = fs_ulimit_may_make(dir->upper, target);
 	if (ret == 0)
 		fs_uplace_touch(dir, m->what->name);
 	if (ret == 0)
@@ -202,7 +203,7 @@ static int make_locked(struct making *m, struct fs_found *out, struct err *err)
 		if (ret < 0 && out->node)
 			fs_dent_remove(out->node->names);
 		if (ret == 0)
-			fs_ulimit_made(out->node);
+			fs_ulimit_made(out->node, target);
 	}
 	if (m->fd >= 0)
 		(void)close(steal_fd(&m->fd));

@@ -6,7 +6,9 @@
 #include <linux/falloc.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/lib/layer.h"
 #include "tests/lib/store.h"
@@ -111,6 +113,38 @@ static void test_moved_directories_of_the_tree_count_neither_before_nor_after(vo
 	tests_layer_close(&l);
 }
 
+/* A short one lies in its inode. */
+static void test_long_links_take_a_block_each(void **state)
+{
+	struct tests_layer l;
+	struct fs_making what = {.mode = S_IFLNK | 0777, .by = {geteuid(), getegid()}};
+	char target[1000] = {0};
+	struct fs_entry entry;
+
+	memset(target, 't', sizeof(target) - 1);
+	open_limited(&l, state, (struct fs_usage){.bytes = 8192});
+	what.target = target;
+	for (unsigned i = 0; i < 3; i++) {
+		static const char *const names[] = {"l1", "l2", "l3"};
+		int want = i < 2 ? 0 : -EDQUOT;
+
+		what.name = names[i];
+		assert_int_equal(fs_upper_make(tests_layer_node(&l, ""), &what, &entry, NULL),
+				 want);
+		if (want == 0)
+			l.held[l.nr_held++] = entry;
+	}
+	assert_int_equal(tests_layer_make(&l, "short", S_IFLNK), 0);
+	assert_int_equal(tests_layer_write(&l, "f", "text"), -EDQUOT);
+	tests_layer_again(&l);
+	assert_int_equal(tests_layer_write(&l, "f", "text"), -EDQUOT);
+	assert_int_equal(tests_layer_remove(&l, "l1"), 0);
+	tests_layer_forget(&l);
+	assert_int_equal(tests_layer_write(&l, "f", "text"), 0);
+	assert_int_equal(fs_upper_make(tests_layer_node(&l, ""), &what, &entry, NULL), -EDQUOT);
+	tests_layer_close(&l);
+}
+
 static void *write_one(void *arg)
 {
 	return (void *)(intptr_t)fs_upper_write(arg, "x", 1, 0, NULL);
@@ -155,6 +189,7 @@ int main(void)
 		TESTS_IN_DIR(test_a_file_of_two_names_is_gone_with_the_second),
 		TESTS_IN_DIR(test_a_directory_in_place_of_a_removed_one_counts_after_a_restart),
 		TESTS_IN_DIR(test_moved_directories_of_the_tree_count_neither_before_nor_after),
+		TESTS_IN_DIR(test_long_links_take_a_block_each),
 		TESTS_IN_DIR(test_inputs_copied_at_once_are_no_more_than_the_limit),
 	};
 
