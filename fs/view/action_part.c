@@ -123,6 +123,13 @@ static void fill_output(struct fs_view_action *ac, const struct fs_entry *dir,
 		take_props(node, out);
 }
 
+/* The result names it, so that it is not absent, but cannot be shown. */
+static int missing_tree(const char *name, const struct fs_outcome_node *node, struct err *err)
+{
+	return err_set(err, -EIO, "output %s of a result: its tree %s is in no place to be had",
+		       name, CAS_DIGEST_TEXT(&node->digest));
+}
+
 /*
  * The entry of @node, known as @name in @dir. out->target is borrowed from the outcome.
  * @plain: kind and key alone, where more would have to be looked for. 1, 0, or negative.
@@ -143,10 +150,10 @@ static int node_entry(struct fs_view_action *ac, const struct fs_entry *dir, con
 	switch (node->kind) {
 	case FS_OUTCOME_TREE:
 		ret = fs_view_trees_root(ac->trees, &node->digest, &out->key, out, err);
-		return ret == 0 ? 1 : ret == -ENOENT ? 0 : ret;
+		return ret == 0 ? 1 : ret == -ENOENT ? missing_tree(name, node, err) : ret;
 	case FS_OUTCOME_ROOT:
 		ret = fs_view_tree_root(&ac->tree, &node->digest, &out->key, 0, out, err);
-		return ret == 0 ? 1 : ret == -ENOENT ? 0 : ret;
+		return ret == 0 ? 1 : ret == -ENOENT ? missing_tree(name, node, err) : ret;
 	case FS_OUTCOME_DIR:
 		out->view = &ac->view;
 		out->kind = FS_KIND_DIR;
@@ -265,7 +272,7 @@ int fs_ac_list_parts(struct fs_view_action *ac, const struct fs_entry *dir, uint
 
 		ret = lookup_at(ac, dir, i, &entry, &why);
 		/* What cannot be read is told when it is looked up. */
-		if (ret == -EUCLEAN || ret == -EBADMSG) {
+		if (ret == -EUCLEAN || ret == -EBADMSG || ret == -EIO) {
 			entry.partial = true;
 			entry.kind =
 				ac_names[i].what == FS_AC_INPUT || ac_names[i].what == FS_AC_OUTPUTS
