@@ -64,6 +64,13 @@ body() {
 		# Space that is asked for beforehand, and what comes by a mapping.
 		limited $policy 1M,10 'fallocate -l 2M out/a 2> /dev/null && exit 9; fallocate -l 512K out/a'
 		eq "asked for: status, peak" "0, 524288" "$status, $(limits peak | sed 's/ .*//')"
+		limited $policy 64K,10 'python3 -c "
+import errno, mmap, os
+f = os.open(\"out/m\", os.O_RDWR | os.O_CREAT); os.ftruncate(f, 1 << 20); m = mmap.mmap(f, 1 << 20)
+for i in range(0, 1 << 20, 4096): m[i] = 1
+try: m.flush()
+except OSError as e: exit(e.errno == errno.EDQUOT)"'
+		eq "mapped: status, reached" "1, 1 0" "$status, $(limits reached)"
 	done
 
 	# A worker's, over the death of the daemon.
