@@ -234,6 +234,17 @@ again_as_plain() {
 	again_with TEST_PLAIN=1 as_plain unshare -Urm
 }
 
+# Make a btrfs at $T/b, and the store lie on it.
+store_on_btrfs() {
+	need mount mkfs.btrfs
+	truncate -s 512M "$T/img"
+	mkfs.btrfs -q "$T/img" > /dev/null 2>&1 || skip "no btrfs can be made"
+	mkdir "$T/b"
+	mount -o loop "$T/img" "$T/b" 2> /dev/null || skip "no btrfs can be mounted"
+	STORE=$T/b/store
+	CASBOX_STORE=$STORE
+}
+
 # Run this case once more, as a plain user and nothing else; in it $TEST_USER is set. With
 # words, these before it.
 again_as_user() {

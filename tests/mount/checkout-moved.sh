@@ -1,15 +1,10 @@
 #!/bin/sh
 # tests/mount/checkout-moved.sh - a kept tree is checked out by a snapshot and a move, and little else
 . "$(dirname "$0")/../lib/common.sh"
-need root mount mkfs.btrfs strace
+need root mount strace
 strace -o "$T/probe" true 2> /dev/null || skip "strace may not trace"
 
-truncate -s 512M "$T/img"
-mkfs.btrfs -q "$T/img" > /dev/null 2>&1 || skip "no btrfs can be made"
-mkdir "$T/b"
-mount -o loop "$T/img" "$T/b" 2> /dev/null || skip "no btrfs can be mounted"
-STORE=$T/b/store
-CASBOX_STORE=$STORE
+store_on_btrfs
 
 tree=$T/tree
 for d in $(seq 20); do

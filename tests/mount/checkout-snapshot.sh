@@ -1,14 +1,9 @@
 #!/bin/sh
 # tests/mount/checkout-snapshot.sh - on btrfs a kept tree is one snapshot, if it is what it was
 . "$(dirname "$0")/../lib/common.sh"
-need root mount mkfs.btrfs
+need root mount
 
-truncate -s 512M "$T/img"
-mkfs.btrfs -q "$T/img" > /dev/null 2>&1 || skip "no btrfs can be made"
-mkdir "$T/b"
-mount -o loop "$T/img" "$T/b" 2> /dev/null || skip "no btrfs can be mounted"
-STORE=$T/b/store
-CASBOX_STORE=$STORE
+store_on_btrfs
 
 # Large enough for a snapshot; and one that is not.
 tree=$T/tree
