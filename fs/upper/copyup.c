@@ -41,12 +41,14 @@ int fs_upper_dir_up(struct fs_unode *dir)
 		ret = fs_disk_place(dir, &place);
 	if (ret < 0)
 		return ret;
-	/* One that is there was made by somebody who died before he could tell. */
-	if (mkdirat(place.dir_fd, place.name, fs_disk_mode(mode)) < 0)
-		ret = -errno;
 	times_of(&dir->lower, times);
-	if (ret == 0 && utimensat(place.dir_fd, place.name, times, AT_SYMLINK_NOFOLLOW) < 0)
+	if (mkdirat(place.dir_fd, place.name, fs_disk_mode(mode)) < 0) {
 		ret = -errno;
+	} else if (utimensat(place.dir_fd, place.name, times, AT_SYMLINK_NOFOLLOW) < 0) {
+		ret = -errno;
+		/* Or the next one would find it in the way. */
+		(void)unlinkat(place.dir_fd, place.name, AT_REMOVEDIR);
+	}
 	fs_disk_place_end(&place);
 	if (ret < 0)
 		return ret;
