@@ -61,6 +61,10 @@ int meta_rows_apply(struct meta *meta, const char *rows, size_t len, struct err 
  * it: become the writer. Needs no object and no lock.
  */
 int meta_uses_leave(struct cas_store *store, const char *rows, size_t len, struct err *err);
+/* The same for one use of the tree @root: what cas_catalog_ops.tree_touch would have sent. */
+int meta_uses_leave_tree(struct cas_store *store, const struct cas_digest *root, struct err *err);
+/* Is it likely that one more command can leave its uses? */
+bool meta_uses_have_room(struct cas_store *store);
 
 struct meta_stat {
 	uint64_t blobs;

@@ -51,6 +51,14 @@ struct meta_index *meta_index_of(struct meta *meta);
 struct meta_ledger *meta_ledger_get_locked(struct meta *meta) REQUIRES(meta->ledger_lock);
 int meta_ledger_open_locked(struct meta *meta, struct err *err) REQUIRES(meta->ledger_lock);
 
+/*
+ * meta/uses_leave.c: the file of the store, with a lock on it; O_CREAT in @flags makes it.
+ * 0 and *out, -ENOENT without O_CREAT, or another errno.
+ */
+#define META_USES_PATH "run/uses"
+#define META_USES_MAX  (1 << 20)
+int meta_uses_open(int store_fd, int flags, int *out);
+
 /* meta/uses.c: a WRITER queues what was left with meta_uses_leave. */
 void meta_uses_take(struct meta *meta);
 

@@ -312,34 +312,12 @@ static int take_settings(struct parse *p, struct err *err)
 	return 0;
 }
 
-static int default_store(char **out, struct err *err)
-{
-	const char *env = getenv("CASBOX_STORE");
-	const char *cache = getenv("XDG_CACHE_HOME");
-	const char *home = getenv("HOME");
-	int ret;
-
-	if (env && *env)
-		ret = asprintf(out, "%s", env);
-	else if (cache && cache[0] == '/')
-		ret = asprintf(out, "%s/casbox", cache);
-	else if (home && home[0] == '/')
-		ret = asprintf(out, "%s/.cache/casbox", home);
-	else
-		return err_set(err, -ENOENT, "no store: give --store DIR, or set CASBOX_STORE");
-	if (ret < 0) {
-		*out = NULL;
-		return err_set(err, -ENOMEM, "out of memory");
-	}
-	return 0;
-}
-
 static int choose_store(struct cli *cli, struct err *err)
 {
 	free(cli->store);
 	cli->store = NULL;
 	if (!cli->store_arg)
-		return default_store(&cli->store, err);
+		return config_default_store(&cli->store, err);
 	if (*cli->store_arg == '\0')
 		return cli_usage(cli, err, "--store wants a directory");
 	cli->store = strdup(cli->store_arg);

@@ -278,3 +278,25 @@ char *config_get(const struct config *config, const char *key, const char **orig
 		*origin = config->origin[i];
 	return config->value[i];
 }
+
+int config_default_store(char **out, struct err *err)
+{
+	const char *env = getenv("CASBOX_STORE");
+	const char *cache = getenv("XDG_CACHE_HOME");
+	const char *home = getenv("HOME");
+	int ret;
+
+	if (env && *env)
+		ret = asprintf(out, "%s", env);
+	else if (cache && cache[0] == '/')
+		ret = asprintf(out, "%s/casbox", cache);
+	else if (home && home[0] == '/')
+		ret = asprintf(out, "%s/.cache/casbox", home);
+	else
+		return err_set(err, -ENOENT, "no store: give --store DIR, or set CASBOX_STORE");
+	if (ret < 0) {
+		*out = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	return 0;
+}

@@ -35,6 +35,12 @@ int config_load(struct config *config, const char *store, struct err *err);
  */
 char *config_get(const struct config *config, const char *key, const char **origin);
 
+/*
+ * The store when no --store is given, for the caller to free: $CASBOX_STORE, else casbox below
+ * the user's cache. -ENOENT: the environment names neither.
+ */
+int config_default_store(char **out, struct err *err);
+
 bool config_key_known(const char *key);
 
 #endif

@@ -49,10 +49,3 @@ const char *err_text(struct err *err, int code)
 	}
 	return err->msg;
 }
-
-const char *err_name(int code)
-{
-	const char *name = strerrorname_np(code < 0 ? -code : code);
-
-	return name ? name : "EUNKNOWN";
-}

@@ -16,13 +16,6 @@
 #include "cas/reapi/directory.h"
 #include "cas/store/store.h"
 
-/*
- * The parent is opened once, and everything happens below its descriptor: symlinks in
- * the path to it are the caller's own, below it none is followed. The rename at the end
- * needs no flag: a directory renamed over a file or symlink fails with ENOTDIR, over
- * anything with entries with ENOTEMPTY, so of two checkouts to one destination the later fails.
- */
-
 bool checkout_stopped(struct checkout *co)
 {
 	if (atomic_load_explicit(&co->progress->cancel, memory_order_relaxed) &&
@@ -39,110 +32,6 @@ bool checkout_stopped(struct checkout *co)
 	return atomic_load_explicit(&co->stop, memory_order_relaxed);
 }
 
-struct destination {
-	int parent_fd;
-	char parent[PATH_MAX];
-	char name[NAME_MAX + 1];
-};
-
-static void destination_fini(struct destination *d)
-{
-	if (d->parent_fd >= 0)
-		(void)close(d->parent_fd);
-}
-
-/* "a/b//" is "a" and "b"; "b" is "." and "b". */
-static int destination_split(const char *dest, struct destination *out)
-{
-	size_t len = strlen(dest);
-	size_t start;
-	size_t parent;
-
-	while (len > 1 && dest[len - 1] == '/')
-		len--;
-	start = len;
-	while (start > 0 && dest[start - 1] != '/')
-		start--;
-	parent = start;
-	while (parent > 1 && dest[parent - 1] == '/')
-		parent--;
-	if (len - start > NAME_MAX || parent >= PATH_MAX)
-		return -ENAMETOOLONG;
-	memcpy(out->name, dest + start, len - start);
-	out->name[len - start] = '\0';
-	if (out->name[0] == '\0' || strcmp(out->name, ".") == 0 || strcmp(out->name, "..") == 0)
-		return -EINVAL;
-	memcpy(out->parent, parent ? dest : ".", parent ? parent : 1);
-	out->parent[parent ? parent : 1] = '\0';
-	return 0;
-}
-
-static int destination_open(int dir_fd, const char *dest, struct destination *out, struct err *err)
-{
-	int ret = destination_split(dest, out);
-
-	if (ret == -EINVAL)
-		return err_set(err, ret, "'%s' does not end in a name to create", CAS_TEXT(dest));
-	if (ret < 0)
-		return err_set(err, ret, "'%s' is too long", CAS_TEXT(dest));
-	out->parent_fd = openat(dir_fd, out->parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (out->parent_fd < 0)
-		return err_set(err, -errno, "cannot open '%s', the parent of the checkout: %s",
-			       CAS_TEXT(out->parent), strerrordesc_np(errno));
-	return 0;
-}
-
-static int exists(const char *dest, struct err *err)
-{
-	return err_set(err, -EEXIST, "'%s' exists and is no empty directory", CAS_TEXT(dest));
-}
-
-/* An early look, to fail before the work; the rename decides. */
-static int destination_check(const struct destination *d, const char *dest, struct err *err)
-{
-	auto_close int fd = -1;
-	struct stat st;
-	struct stat above;
-
-	if (fstatat(d->parent_fd, d->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0
-				       : err_set(err, -errno, "cannot stat '%s': %s",
-						 CAS_TEXT(dest), strerrordesc_np(errno));
-	if (!S_ISDIR(st.st_mode))
-		return exists(dest, err);
-	if (fstat(d->parent_fd, &above) == 0 && above.st_dev != st.st_dev &&
-	    st.st_ino != IO_SUBVOLUME_INO)
-		return err_set(err, -EBUSY, "'%s' is a mount point, which cannot be replaced",
-			       CAS_TEXT(dest));
-	fd = openat(d->parent_fd, d->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd >= 0) {
-		auto_closedir DIR *dir = fdopendir(fd);
-		struct dirent *de;
-
-		if (dir)
-			(void)steal_fd(&fd);
-		while (dir && (de = readdir(dir)) != NULL) {
-			if (strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0)
-				return exists(dest, err);
-		}
-	}
-	return 0;
-}
-
-static int publish(struct checkout *co, const struct destination *d, int from_fd, const char *from,
-		   struct err *err)
-{
-	int code;
-
-	if (renameat(from_fd, from, d->parent_fd, d->name) == 0)
-		return 0;
-	code = -errno;
-	if (code == -EEXIST || code == -ENOTEMPTY || code == -ENOTDIR)
-		return exists(co->dest, err);
-	return err_set(err, code, "cannot rename the finished tree to '%s': %s", CAS_TEXT(co->dest),
-		       strerrordesc_np(-code));
-}
-
 /* The first fault of those who grew the tree, or @ret as it is. */
 static int verdict(struct checkout *co, int ret, struct err *err)
 {
@@ -157,7 +46,7 @@ static int verdict(struct checkout *co, int ret, struct err *err)
 
 /* Grow the tree and publish it, or leave nothing. */
 static int checkout_run(struct checkout *co, const struct cas_digest *root,
-			const struct destination *d, bool may_snapshot, struct err *err)
+			const struct checkout_destination *d, bool may_snapshot, struct err *err)
 {
 	char temp[CAS_TEMP_NAME_SZ];
 	auto_close int fd = -1;
@@ -172,32 +61,14 @@ static int checkout_run(struct checkout *co, const struct cas_digest *root,
 		checkout_tree(co, root, fd);
 	ret = verdict(co, ret < 0 ? ret : 0, err);
 	if (ret == 0 && snapped)
-		ret = publish(co, d, fd, CHECKOUT_SNAPSHOT, err);
+		ret = checkout_publish(co, d, fd, CHECKOUT_SNAPSHOT, err);
 	else if (ret == 0)
-		ret = publish(co, d, d->parent_fd, temp, err);
+		ret = checkout_publish(co, d, d->parent_fd, temp, err);
 	if (ret < 0)
 		checkout_snapshot_remove(fd);
 	if (ret < 0 || snapped)
 		(void)io_remove_tree(d->parent_fd, temp, NULL);
 	return ret;
-}
-
-/* 1: done, by moving a snapshot of a kept tree there. 0: not possible. */
-static int checkout_move(struct checkout *co, const struct cas_digest *root,
-			 const struct destination *d, struct err *err)
-{
-	struct checkout_kept kept;
-	int ret = checkout_kept_take(co, root, d->parent_fd, &kept);
-
-	if (ret != 1)
-		return ret;
-	ret = publish(co, d, kept.trees_fd, kept.name, err);
-	if (ret == 0) {
-		checkout_kept_close(&kept);
-		return 1;
-	}
-	checkout_kept_drop(&kept);
-	return ret == -EXDEV ? 0 : ret;
 }
 
 static void checkout_init(struct checkout *co, struct cas_store *store, const char *dest,
@@ -224,7 +95,7 @@ static void checkout_fini(struct checkout *co)
 
 /* Before anything is created: most wrong digests are wrong here. */
 static int checkout_grow(struct checkout *co, const struct cas_digest *root,
-			 const struct destination *d, bool may_snapshot, struct err *err)
+			 const struct checkout_destination *d, bool may_snapshot, struct err *err)
 {
 	const struct cas_catalog *catalog = cas_store_catalog(co->store);
 	struct cas_directory *dir = NULL;
@@ -247,13 +118,13 @@ int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int 
 		    const char *dest, const struct cas_checkout_options *opts, struct err *err)
 {
 	const struct cas_catalog *catalog = cas_store_catalog(store);
-	auto_call(destination_fini) struct destination d = {.parent_fd = -1};
+	auto_call(checkout_destination_fini) struct checkout_destination d = {.parent_fd = -1};
 	struct cas_checkout_progress own = {0};
 	struct checkout co;
-	int ret = destination_open(dir_fd, dest, &d, err);
+	int ret = checkout_destination_open(dir_fd, dest, &d, err);
 
 	if (ret == 0)
-		ret = destination_check(&d, dest, err);
+		ret = checkout_destination_check(&d, dest, err);
 	if (ret < 0)
 		return ret;
 	checkout_init(&co, store, dest, opts, &own);

@@ -58,6 +58,15 @@ int cas_checkout(struct cas_store *store, const struct cas_digest *root, const c
 int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int dir_fd,
 		    const char *dest, const struct cas_checkout_options *opts, struct err *err);
 
+/*
+ * With opts->snapshot in mode auto, as far as that goes without looking at a blob: 1: @dest is
+ * a snapshot of a tree that was kept. 0: there is none that could be moved there; nothing has
+ * happened, and cas_checkout is to be asked. Negative: as cas_checkout. The use of the tree is
+ * the caller's to tell; @store may be one that was only reached (cas_store_reach).
+ */
+int cas_checkout_kept(struct cas_store *store, const struct cas_digest *root, const char *dest,
+		      struct err *err);
+
 /* Remove the trees kept for snapshots, for their space. */
 void cas_checkout_drop_trees(struct cas_store *store);
 

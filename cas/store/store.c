@@ -26,8 +26,6 @@
  * directory or a store whose missing parts the next open makes.
  */
 
-#define VERSION_MAX 200
-
 /* The parts of STORE, with their modes; cas and ac may live elsewhere. */
 static const struct part {
 	const char *name;
@@ -102,38 +100,6 @@ static int is_vacant(int dir_fd)
 	return 1;
 }
 
-int cas_store_check_version(struct cas_store *store, struct err *err)
-{
-	auto_buf struct buf b = {0};
-	struct stat st;
-	int ret;
-
-	if (fstatat(store->dir_fd, "VERSION", &st, 0) < 0)
-		return errno == ENOENT
-			       ? -ENOENT
-			       : err_set(err, -errno, "cannot read %s/VERSION", store->path);
-	if (!S_ISREG(st.st_mode))
-		return err_set(err, -EPROTONOSUPPORT, "%s/VERSION is no regular file", store->path);
-	ret = io_read_file(store->dir_fd, "VERSION", VERSION_MAX, &b);
-	if (ret < 0 && ret != -EFBIG)
-		return err_set(err, ret, "cannot read %s/VERSION: %s", store->path,
-			       strerrordesc_np(-ret));
-	if (ret == 0 && strcmp(buf_str(&b), CAS_LAYOUT_VERSION_LINE) == 0 &&
-	    b.len == strlen(CAS_LAYOUT_VERSION_LINE))
-		return 0;
-	for (size_t i = 0; i < b.len; i++) {
-		if (b.data[i] == '\n' || b.data[i] == '\0')
-			b.data[i] = '\0';
-		else if (b.data[i] < ' ' || b.data[i] > '~')
-			b.data[i] = '?';
-	}
-	return err_set(err, -EPROTONOSUPPORT,
-		       "store %s has VERSION \"%.80s\", this casbox knows \"%.*s\"; use the casbox "
-		       "that made it",
-		       store->path, buf_str(&b), (int)strlen(CAS_LAYOUT_VERSION_LINE) - 1,
-		       CAS_LAYOUT_VERSION_LINE);
-}
-
 /* Make sure that there is a VERSION that we know. */
 static int settle_version(struct cas_store *store, bool create, struct err *err)
 {
@@ -161,51 +127,6 @@ static int settle_version(struct cas_store *store, bool create, struct err *err)
 	if (ret < 0)
 		return err_set(err, ret, "cannot create %s/VERSION: %s", store->path,
 			       strerrordesc_np(-ret));
-	return 0;
-}
-
-/* Resolve @path to an absolute one without symlinks and open it, making it when asked. */
-static int open_dir(const char *path, bool create, char **real, int *fd, struct err *err)
-{
-	auto_free char *got = realpath(path, NULL);
-	int ret = got ? 0 : -errno;
-
-	if (ret == -ENOENT && create) {
-		struct stat st;
-
-		ret = io_mkdir_parents(AT_FDCWD, path, 0755);
-		got = ret == 0 ? realpath(path, NULL) : NULL;
-		if (ret == 0 && got == NULL)
-			ret = -errno;
-		/* We made it a moment ago, empty: its mode is ours to set, not the umask's. */
-		if (ret == 0 && stat(got, &st) == 0 && st.st_uid == geteuid() &&
-		    chmod(got, 0755) < 0)
-			ret = -errno;
-	}
-	if (ret < 0)
-		return err_set(err, ret, "cannot open store %s: %s", path, strerrordesc_np(-ret));
-	*fd = open(got, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (*fd < 0)
-		return err_set(err, -errno, "cannot open store %s: %m", got);
-	*real = steal_ptr(&got);
-	return 0;
-}
-
-static int check_owner(struct cas_store *store, struct err *err)
-{
-	struct stat st;
-
-	if (fstat(store->dir_fd, &st) < 0)
-		return err_set(err, -errno, "cannot stat %s: %m", store->path);
-	store->owner = st.st_uid;
-	store->group = st.st_gid;
-	if (geteuid() == 0 || st.st_uid == geteuid())
-		return 0;
-	if (st.st_uid != 0)
-		return err_set(err, -EPERM,
-			       "store %s belongs to user %u; name one of your own with --store",
-			       store->path, st.st_uid);
-	store->read_only = true;
 	return 0;
 }
 
@@ -303,15 +224,16 @@ static int store_open(struct cas_store *store, const struct cas_store_options *o
 	int ret = cas_store_locks_init(store);
 
 	if (ret == 0)
-		ret = open_dir(opts->path, opts->create, &store->path, &store->dir_fd, err);
+		ret = cas_store_open_dir(opts->path, opts->create, &store->path, &store->dir_fd,
+					 err);
 	if (ret == 0)
-		ret = check_owner(store, err);
+		ret = cas_store_check_owner(store, err);
 	if (ret == 0)
 		ret = settle_version(store, opts->create, err);
 	if (ret == 0)
 		ret = open_lock(store, err);
 	if (ret == 0 && opts->blobs)
-		ret = open_dir(opts->blobs, opts->create, &blobs, &blobs_fd, err);
+		ret = cas_store_open_dir(opts->blobs, opts->create, &blobs, &blobs_fd, err);
 	if (ret == 0 && opts->blobs) {
 		store->blobs_path = steal_ptr(&blobs);
 		/* Before there is a cas/, so that whoever finds one finds its owner, too. */
@@ -384,24 +306,9 @@ const struct cas_catalog *cas_store_catalog(const struct cas_store *store)
 	return store->catalog;
 }
 
-bool cas_store_is_read_only(const struct cas_store *store)
-{
-	return store->read_only;
-}
-
 bool cas_store_is_adopted(const struct cas_store *store)
 {
 	return store->blobs_path != NULL && !store->owned;
-}
-
-const char *cas_store_path(const struct cas_store *store)
-{
-	return store->path;
-}
-
-int cas_store_dir_fd(const struct cas_store *store)
-{
-	return store->dir_fd;
 }
 
 enum cas_durability cas_store_durability(const struct cas_store *store)

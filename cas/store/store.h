@@ -31,6 +31,14 @@ struct cas_store_options {
 int cas_store_open(const struct cas_store_options *opts, struct cas_store **out, struct err *err);
 void cas_store_close(struct cas_store *store);
 
+/*
+ * Only where it is, whose and of which format, as cas_store_open finds it: nothing is made,
+ * locked or opened but the directory. For cas_checkout_kept and meta_uses_*, which need no
+ * more; ends with cas_store_unreach. Errors as above; -ENOENT also without a VERSION.
+ */
+int cas_store_reach(const char *path, struct cas_store **out, struct err *err);
+void cas_store_unreach(struct cas_store *store);
+
 /* Attach index and ledger; before any other thread uses the store. Not owned. */
 void cas_store_set_catalog(struct cas_store *store, const struct cas_catalog *catalog);
 const struct cas_catalog *cas_store_catalog(const struct cas_store *store);

@@ -106,6 +106,11 @@ void cas_store_locks_fini(struct cas_store *store);
 /* Read and compare VERSION: 0, -ENOENT, -EPROTONOSUPPORT, or another errno. */
 int cas_store_check_version(struct cas_store *store, struct err *err);
 
+/* Resolve @path to an absolute one without symlinks and open it, making it when asked. */
+int cas_store_open_dir(const char *path, bool create, char **real, int *fd, struct err *err);
+/* Whose the store is: -EPERM when it is another user's, read_only when it is root's. */
+int cas_store_check_owner(struct cas_store *store, struct err *err);
+
 /* Make a directory with this mode whatever the umask, owned as the store; there is fine. */
 int cas_store_mkdir(const struct cas_store *store, int dir_fd, const char *name, mode_t mode);
 

@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cas/base/err.h"
 #include "cas/base/log.h"
@@ -38,18 +36,5 @@ int meta_set_aside(int store_fd, const char *path, const char *const *suffixes, 
 	if (ret < 0)
 		return err_set(err, ret, "cannot set %s aside: %s", path, strerror(-ret));
 	log_warn("%s cannot be used; set aside as %s.bad-%d and made anew", path, path, nr);
-	return 0;
-}
-
-int meta_give_to_owner(int dir_fd, const char *name)
-{
-	struct stat st;
-
-	if (geteuid() != 0)
-		return 0;
-	if (fstat(dir_fd, &st) < 0)
-		return -errno;
-	if (st.st_uid != 0 && fchownat(dir_fd, name, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0)
-		return -errno;
 	return 0;
 }
