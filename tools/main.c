@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "cas/cas.h"
@@ -146,6 +147,8 @@ int main(int argc, char **argv)
 	struct err err = {0};
 	int ret;
 
+	/* Of casbox-full: as whoever looks for the daemon knows it. */
+	(void)prctl(PR_SET_NAME, "casbox");
 	open_standard_streams();
 	/* A file limit is an error to report (EFBIG), not a reason to die. */
 	cli.xfsz_ignored = signal(SIGXFSZ, SIG_IGN) == SIG_IGN;

@@ -15,7 +15,9 @@
 
 : "${CASBOX:?is the program to test}" "${FSCHECK:?is the helper program}"
 LC_ALL=C
-export LC_ALL CASBOX FSCHECK
+# What it executes for nearly everything, beside it.
+FULL_CASBOX=${CASBOX%/*}/casbox-full
+export LC_ALL CASBOX FULL_CASBOX FSCHECK
 [ -z "${FSSTRESS:-}" ] || export FSSTRESS
 [ -z "${CTLTALK:-}" ] || export CTLTALK
 
@@ -259,7 +261,7 @@ again_with() {
 	mkdir -p "$again/mount" "$again/lib" "$again/bin" "$again/tmp"
 	cp "$HERE/${0##*/}" "$again/mount/case.sh"
 	cp "$HERE"/../lib/*.sh "$HERE/../lib/reapi.py" "$again/lib/"
-	cp "$CASBOX" "$again/bin/casbox"
+	cp "$CASBOX" "$FULL_CASBOX" "$again/bin/"
 	cp "$FSCHECK" "$again/bin/fscheck"
 	cp "${FSSTRESS:-$FSCHECK}" "$again/bin/fsstress"
 	cp "${CTLTALK:-$FSCHECK}" "$again/bin/ctltalk"

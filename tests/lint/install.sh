@@ -1,5 +1,5 @@
 #!/bin/sh
-# tests/lint/install.sh BUILD PREFIX man|no-man - what `meson install` puts where
+# tests/lint/install.sh BUILD PREFIX man|no-man LIBEXECDIR - what `meson install` puts where
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -17,6 +17,7 @@ has() {
 }
 prefix=$2
 has bin/casbox
+has "$4/casbox-full"
 has share/bash-completion/completions/casbox
 has share/zsh/site-functions/_casbox
 has lib/systemd/user/casbox@.service
@@ -43,4 +44,18 @@ for option in $(casbox run --help | sed -n '/^Common/,$s/^  .* \(--[a-z-]*\) [A-
 done
 [ "${option:-none}" != none ] || bad=1
 [ "$("$dir$prefix/bin/casbox" --version | cut -d ' ' -f 1)" = casbox ] || bad=1
+# Called through a symlink it still finds the rest; alone it says what is missing.
+ln -s "$dir$prefix/bin/casbox" "$dir/other"
+[ "$("$dir/other" --version)" = "$("$dir$prefix/bin/casbox" --version)" ] || bad=1
+cp "$dir$prefix/bin/casbox" "$dir/alone"
+for command in put:1 diff:2 run:125; do
+	status=0
+	"$dir/alone" "${command%:*}" x > "$dir/log" 2>&1 || status=$?
+	[ -e "$prefix/$4/casbox-full" ] || {
+		[ "$status" -eq "${command#*:}" ] && grep -q "cannot execute $prefix/$4/casbox-full" "$dir/log"
+	} || {
+		echo "alone: ${command%:*} ended with $status: $(cat "$dir/log")"
+		bad=1
+	}
+done
 exit $bad

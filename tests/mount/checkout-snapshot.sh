@@ -14,7 +14,7 @@ for d in $(seq 20); do
 		echo "$d $f" > "$tree/d$d/f$f"
 	done
 done
-cp -p "$CASBOX" "$tree/bin/tool"
+cp -p "$FULL_CASBOX" "$tree/bin/tool"
 ln -s bin/tool "$tree/link"
 root=$(put "$tree")
 small=$(put "$tree/d1")
@@ -102,7 +102,7 @@ chmod 755 "$T"
 plain() {
 	setpriv --reuid=4242 --regid=4242 --clear-groups env HOME="$T/b/plain" "$@"
 }
-cp "$CASBOX" "$T/b/casbox"
+cp "$CASBOX" "$FULL_CASBOX" "$T/b/"
 cp -r "$tree" "$T/b/tree"
 plain "$T/b/casbox" --store "$T/b/plain/store" put "$T/b/tree" > "$T/digest"
 for n in 1 2; do

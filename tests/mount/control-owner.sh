@@ -48,7 +48,7 @@ mount_stop
 can_plain || exit 0
 mkdir -p "$T/theirs"
 chmod 777 "$T/theirs"
-cp "$CASBOX" "$T/theirs/casbox"
+cp "$CASBOX" "$FULL_CASBOX" "$T/theirs/"
 chmod 755 "$T/theirs/casbox"
 export T
 as_plain unshare -Urm sh -eu -c '

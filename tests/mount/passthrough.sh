@@ -16,7 +16,7 @@ config() {
 mkdir "$T/tree"
 head -c 3000000 /dev/urandom > "$T/tree/big"
 printf '#!/bin/sh\necho ran\n' > "$T/tree/tool"
-cp "$CASBOX" "$T/tree/binary"
+cp "$FULL_CASBOX" "$T/tree/binary"
 chmod 755 "$T/tree/tool" "$T/tree/binary"
 big=$(dashed "$(put "$T/tree/big")")
 binary=$(dashed "$(put "$T/tree/binary")")

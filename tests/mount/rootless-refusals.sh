@@ -8,7 +8,7 @@ home=$T/user
 user=$(getent passwd games news daemon | sed 's/:.*//;q')
 chmod 755 "$T"
 mkdir -p "$bin" "$home/mnt" "$T/fake" "$T/weak"
-cp "$CASBOX" "$bin/casbox"
+cp "$CASBOX" "$FULL_CASBOX" "$bin/"
 chown -R "$user" "$home"
 
 # user_does [ROOT-COMMANDS] -- COMMAND...: as the user, after root did something to his machine.
