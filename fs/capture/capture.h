@@ -49,8 +49,9 @@ struct fs_capture_options {
 	void *moving_ctx;
 	/* Places that showed another file system, and why they are left out; NULL: none. */
 	const struct fs_findings *foreign;
-	struct fs_crew *crew;	/* puts files, too; NULL: the calling thread does all */
-	struct fs_early *early; /* what is known of files already; NULL: nothing */
+	const _Atomic bool *left; /* true: end with -ECANCELED; NULL: never */
+	struct fs_crew *crew;	  /* puts files, too; NULL: the calling thread does all */
+	struct fs_early *early;	  /* what is known of files already; NULL: nothing */
 };
 
 /* @captured goes with the outputs by index. @failed: what could not be captured, and why. */

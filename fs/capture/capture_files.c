@@ -1,6 +1,7 @@
 /* fs/capture/capture_files.c - files of the uppers become blobs */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +20,12 @@ static bool is_fatal(int code)
 	       code == -EMFILE || code == -ENFILE;
 }
 
+/* Whoever asked for the outputs is gone: to go on would keep the sandbox from who comes next. */
+static bool is_left(const struct fs_capture_options *opts)
+{
+	return opts->left && atomic_load_explicit(opts->left, memory_order_relaxed);
+}
+
 void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *f)
 {
 	const struct fs_capture_options *opts = w->opts;
@@ -29,6 +36,12 @@ void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file
 	bool moved;
 	int ret = 0;
 
+	if (is_left(opts)) {
+		f->fatal = true;
+		f->ret = -ECANCELED;
+		f->why = strdup("who asked for it has gone");
+		return;
+	}
 	if (known && hint.is_put && cas_store_has(w->m->store, &hint.known.digest) == 1) {
 		f->digest = hint.known.digest;
 		return;

@@ -334,8 +334,10 @@ void fs_channel_release(struct fs_channel *c)
 
 	lock_take(&c->all->lock);
 	c->released = true;
-	if (c->interrupted)
+	if (c->interrupted) {
 		atomic_store(&c->unwanted, true);
+		atomic_store(&c->attached.left, true);
+	}
 	unfinished = c->overlong ? CONTROL_LINE_MAX : c->partial.len;
 	submit = !c->busy && !c->all->shut;
 	c->parked = !c->busy && c->all->shut;

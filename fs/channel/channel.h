@@ -50,7 +50,7 @@ int fs_channel_new(struct fs_channels *channels, struct fs_channel **out);
 /*
  * The handle is released: what was written still runs, answers are dropped, and what
  * was attached ends afterwards. After a read that was interrupted a create waits for no
- * tier any more.
+ * tier any more, and a finish ends with ECANCELED.
  */
 void fs_channel_release(struct fs_channel *channel);
 

@@ -189,6 +189,7 @@ int control_finish(struct control_call *call, struct err *err)
 	if (ret < 0)
 		return ret;
 	spec.mounted = mounted;
+	spec.left = &call->attached->left;
 	ret = fs_sandbox_finish(call->env->sandboxes, id, &spec, &answer, err);
 	tell_finished(call, id, &spec, ret, answer);
 	if (ret == 0 && spec.remove)

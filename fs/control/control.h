@@ -66,6 +66,8 @@ struct control_env {
 struct control_attached {
 	size_t nr;
 	char **ids;
+	/* Whoever made the conversation was killed, or has given up, waiting for an answer. */
+	_Atomic bool left;
 };
 
 /* One command being run: adds members to @answer. */
@@ -92,8 +94,8 @@ void control_line_fini(struct control_line *line);
 /*
  * Run a line and append its answer, a JSON object and a newline: "ok", and when that is
  * false "errno" (a symbol) and "error" (words). May block, for minutes when
- * control_takes_long; a create waits for no tier once *@unwanted is true. -ENOMEM when there
- * is not even an answer.
+ * control_takes_long; a create waits for no tier once *@unwanted is true, and a finish ends
+ * between two files once @attached->left is. -ENOMEM when there is not even an answer.
  */
 int control_run(const struct control_env *env, struct control_attached *attached,
 		const _Atomic bool *unwanted, struct control_line *line, struct buf *out);

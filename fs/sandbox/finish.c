@@ -167,6 +167,7 @@ static int capture(struct finish *f)
 	struct fs_capture_options opts = {.may_move = !f->hurried && may_move(f->sb),
 					  .foreign = f->hurried ? NULL : &f->sb->foreign,
 					  .crew = f->all->crew,
+					  .left = f->spec->left,
 					  .early = f->all->early};
 	struct fs_journal *journal = NULL;
 	int ret =

@@ -199,6 +199,7 @@ struct fs_finish_spec {
 	size_t nr_mounted;
 	const char *const *mounted;
 	bool remove; /* and let it go, as fs_sandbox_remove does, when finish succeeds */
+	const _Atomic bool *left; /* true: nobody waits any more. NULL: somebody does */
 };
 
 /*
@@ -211,11 +212,11 @@ struct fs_finish_spec {
  * "result_file" (path of the binary ActionResult; not with @remove).
  * -EROFS: an input was changed or hidden under a policy that forbids it; the message and
  * "changed" name it, and *answer is set all the same. -ENOENT: no such sandbox.
- * -ESTALE: it is LOST. Any other error leaves it frozen with its outputs, so that finish
- * may be tried again. Afterwards ID shows its inputs with the outputs in place, read-only;
- * with @remove it is gone, except after an error.
- * Outputs survive SIGKILL of any process when it returns; a power cut only with full
- * durability, else some 200 ms later.
+ * -ESTALE: it is LOST. -ECANCELED: *left was seen true between two files. Any other error leaves it
+ * frozen with its outputs, so that finish may be tried again. Afterwards ID shows its inputs with
+ * the outputs in place, read-only; with @remove it is gone, except after an error. Outputs survive
+ * SIGKILL of any process when it returns; a power cut only with full durability, else some 200 ms
+ * later.
  */
 int fs_sandbox_finish(struct fs_sandboxes *all, const char *id, const struct fs_finish_spec *spec,
 		      json_t **answer, struct err *err);

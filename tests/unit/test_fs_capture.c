@@ -421,6 +421,28 @@ static void test_capture_that_failed_can_be_repeated(void **state)
 	end(&f);
 }
 
+/* So is a finish that nobody waits for any more: the next one does all. */
+static void test_capture_that_was_left_can_be_repeated(void **state)
+{
+	struct fixture f;
+	_Atomic bool left = true;
+	struct fs_finish_spec spec = {.left = &left, .remove = true};
+	struct err err = {0};
+
+	begin(&f, state, FS_WRITABLE_OUTPUTS, OUTPUTS("", "src/new"));
+	assert_int_equal(tests_sh(f.path, "echo new >src/new; chmod 750 src/new"), 0);
+	assert_int_equal(fs_sandbox_finish(f.box.all, "s", &spec, &f.answer, &err), -ECANCELED);
+	assert_non_null(strstr(err.msg, "who asked for it has gone"));
+	assert_null(f.answer);
+	left = false;
+	f.ret = tests_box_finish(&f.box, "s", &f.answer);
+	assert_int_equal(f.ret, 0);
+	assert_string_equal(output(&f, "src/new"), file_text("new\n"));
+	assert_string_equal(output(&f, ""),
+			    tree_text(&f, TREE "; echo new >src/new; chmod 750 src/new"));
+	end(&f);
+}
+
 static void test_result_is_a_whole_action_result(void **state)
 {
 	struct fixture f;
@@ -556,6 +578,7 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_leftover_writer_does_not_reach_the_store),
 		TESTS_IN_DIR(test_links_swapped_during_capture_lead_nowhere),
 		TESTS_IN_DIR(test_capture_that_failed_can_be_repeated),
+		TESTS_IN_DIR(test_capture_that_was_left_can_be_repeated),
 		TESTS_IN_DIR(test_result_is_a_whole_action_result),
 		TESTS_IN_DIR(test_finish_may_take_the_sandbox_along),
 		TESTS_IN_DIR(test_finish_that_failed_takes_nothing_along),
