@@ -411,12 +411,26 @@ static struct fs_helper_step off_step(const struct fs_sandboxes *all, const stru
 	return step;
 }
 
+/* Asks whether anybody is on the bind. */
+static struct fs_helper_step proof_step(const struct fs_sandbox *sb)
+{
+	struct fs_helper_step step = {.op = FS_HELPER_UNMOUNT, .target = sb->rec.id};
+
+	if (sb->keys)
+		step.key = sb->keys[0];
+	if (sb->parking) {
+		step.op = FS_HELPER_IDLE;
+		step.target = fs_slot_place(sb->parking);
+	}
+	return step;
+}
+
 /*
- * Take all but the bind off as long as nobody uses it, or, when all of it cannot be, the
- * bind as well. True: so it was with all.
+ * Take all but the bind off as long as nobody uses it. True: so it was with all; then
+ * *answer (NULL: nobody wants it) is what fs_layers_ask would return.
  */
 static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m,
-		     struct fs_helper_step *back)
+		     struct fs_helper_step *back, int *answer)
 {
 	struct err err = {0};
 	bool clean = true;
@@ -425,6 +439,10 @@ static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const stru
 	for (size_t i = m->nr; i-- > 1;) {
 		if (is_mounted(sb, i))
 			back[nr++] = off_step(all, sb, m, i);
+	}
+	if (answer && sb->bound) {
+		back[nr] = proof_step(sb);
+		back[nr++].if_clean = true;
 	}
 	if (nr > 0)
 		(void)fs_helper_run(all->helper, fs_sandbox_base(all, sb), back, nr, true, &err);
@@ -439,14 +457,17 @@ static bool take_off(struct fs_sandboxes *all, struct fs_sandbox *sb, const stru
 			(void)atomic_fetch_add(&all->nr_away, 1);
 		clean = clean && code == 0;
 	}
+	if (answer && sb->bound)
+		*answer = back[nr].code;
 	return clean;
 }
 
 /*
  * Unmount what fs_layers_mount mounted but for the bind, noting with @look what the action
- * mounted besides. Where something was in use, or missing, the bind goes as well.
+ * mounted besides. Where something was in use, or missing, the bind goes as well. @answer:
+ * as of take_off, while proving.
  */
-static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool look,
+static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool look, int *answer,
 			  struct err *err)
 {
 	auto_free struct fs_helper_step *back = NULL;
@@ -459,7 +480,7 @@ static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool 
 	if (back == NULL)
 		ret = err_set(err, -ENOMEM, "no memory to unmount sandbox %s", sb->rec.id);
 	if (ret == 0) {
-		off = take_off(all, sb, &m, back);
+		off = take_off(all, sb, &m, back, answer);
 		if (!off && look)
 			ret = look_around(all, sb, &m, err);
 	}
@@ -477,15 +498,9 @@ static int layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb, bool 
 
 int fs_layers_ask(struct fs_sandboxes *all, const struct fs_sandbox *sb)
 {
-	struct fs_helper_step step = {.op = FS_HELPER_UNMOUNT, .target = sb->rec.id};
+	struct fs_helper_step step = proof_step(sb);
 	struct err err = {0};
 
-	if (sb->keys)
-		step.key = sb->keys[0];
-	if (sb->parking) {
-		step.op = FS_HELPER_IDLE;
-		step.target = fs_slot_place(sb->parking);
-	}
 	(void)fs_helper_run(all->helper, fs_sandbox_base(all, sb), &step, 1, true, &err);
 	return step.code;
 }
@@ -544,11 +559,11 @@ void fs_layers_sweep(struct fs_sandboxes *all)
 void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb)
 {
 	struct err err = {0};
+	int answer = -EBUSY;
 
-	if (sb->mounted && layers_unmount(all, sb, false, &err) < 0)
+	if (sb->mounted && layers_unmount(all, sb, false, &answer, &err) < 0)
 		log_error("%s", err.msg);
-	if (sb->proving)
-		fs_layers_settle(all, sb, fs_layers_ask(all, sb));
+	fs_layers_settle(all, sb, answer);
 }
 
 /* Has the root moved to its parking place, when somebody looks for it there? */
@@ -564,14 +579,17 @@ static bool park_unmounted(struct fs_sandboxes *all, struct fs_sandbox *sb)
 	       fs_slot_is_parked(all->slots, sb->parking);
 }
 
-int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+static int freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, int *answer, struct err *err)
 {
 	struct err why = {0};
 	bool survivors = false;
 	int ret;
 
-	if (sb->frozen)
+	if (sb->frozen) {
+		if (answer && sb->proving)
+			*answer = fs_layers_ask(all, sb);
 		return 0;
+	}
 	if (sb->rec.cgroup && fs_cgroup_kill(sb->rec.cgroup, &why) < 0) {
 		survivors = true;
 		sb->leftover = true;
@@ -581,7 +599,7 @@ int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err
 	if (sb->moved == NULL)
 		sb->moved = calloc(sb->rec.plan.nr_layers + 1, sizeof(*sb->moved));
 	fs_sandbox_cover(all, sb);
-	ret = sb->mounted ? layers_unmount(all, sb, true, err) : 0;
+	ret = sb->mounted ? layers_unmount(all, sb, true, answer, err) : 0;
 	if (ret < 0) {
 		fs_sandbox_uncover(all, sb);
 		return ret;
@@ -596,6 +614,17 @@ int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err
 		sb->idle_proven = sb->layers_idle;
 	sb->frozen = true;
 	return 0;
+}
+
+int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
+{
+	return freeze(all, sb, NULL, err);
+}
+
+int fs_layers_freeze_and_ask(struct fs_sandboxes *all, struct fs_sandbox *sb, int *answer,
+			     struct err *err)
+{
+	return freeze(all, sb, answer, err);
 }
 
 int fs_layers_open(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,

@@ -433,13 +433,14 @@ int fs_sandbox_remove(struct fs_sandboxes *all, const char *id, struct err *err)
 {
 	struct fs_sandbox *sb;
 	int ret = fs_sandbox_claim(all, id, &sb, err);
+	int answer = -EBUSY;
 
 	if (ret < 0)
 		return ret;
 	/* While the name still resolves: forgetting an entry would detach what is on it. */
-	ret = fs_layers_freeze(all, sb, err);
-	if (ret == 0 && sb->proving)
-		fs_layers_settle(all, sb, fs_layers_ask(all, sb));
+	ret = fs_layers_freeze_and_ask(all, sb, &answer, err);
+	if (ret == 0)
+		fs_layers_settle(all, sb, answer);
 	if (ret == 0)
 		ret = fs_sandbox_drop_files(all, sb, err);
 	if (ret == 0) {

@@ -381,12 +381,9 @@ static void freeze_and_ask(void *ctx)
 {
 	struct finish *f = ctx;
 
-	f->freeze_code = fs_layers_freeze(f->all, f->sb, &f->freeze_err);
-	if (f->freeze_code < 0)
-		return;
-	fs_sandbox_times_frozen(f->all, f->sb);
-	if (f->sb->proving)
-		f->proof = fs_layers_ask(f->all, f->sb);
+	f->freeze_code = fs_layers_freeze_and_ask(f->all, f->sb, &f->proof, &f->freeze_err);
+	if (f->freeze_code == 0)
+		fs_sandbox_times_frozen(f->all, f->sb);
 }
 
 static void drop_captured(struct finish *f)

@@ -237,6 +237,12 @@ void fs_layers_unmount(struct fs_sandboxes *all, struct fs_sandbox *sb);
  */
 int fs_layers_freeze(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err);
 /*
+ * The same, and fs_layers_ask at once: one exchange with the helper instead of two. *answer is
+ * set when it is proving then.
+ */
+int fs_layers_freeze_and_ask(struct fs_sandboxes *all, struct fs_sandbox *sb, int *answer,
+			     struct err *err);
+/*
  * While proving: ask whether anybody is on the bind, which is parked, or unmounted too. Any
  * thread, once; changes nothing of the sandbox.
  */
