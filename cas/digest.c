@@ -13,30 +13,32 @@ const struct cas_digest cas_digest_empty = {
 	.size = 0,
 };
 
-/* The value of a lower-case hexadecimal digit, or -1. */
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	if (c >= 'a' && c <= 'f')
-		return c - 'a' + 10;
-	return -1;
-}
+/*
+ * One more than the value of a lower-case hexadecimal digit, 0: it is none. Without branches:
+ * what a hash has next no processor foresees.
+ */
+static const uint8_t hex_digit[256] = {
+	['0'] = 1,  ['1'] = 2,	['2'] = 3,  ['3'] = 4,	['4'] = 5,  ['5'] = 6,
+	['6'] = 7,  ['7'] = 8,	['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
+	['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+};
 
 int cas_hash_parse(const char *text, size_t len, uint8_t out[CAS_HASH_SZ])
 {
 	uint8_t hash[CAS_HASH_SZ];
+	unsigned bad = 0;
 
 	if (len != CAS_HASH_HEX_SZ)
 		return -EINVAL;
 	for (size_t i = 0; i < CAS_HASH_SZ; i++) {
-		int high = hex_value(text[2 * i]);
-		int low = hex_value(text[2 * i + 1]);
+		unsigned high = hex_digit[(unsigned char)text[2 * i]] - 1U;
+		unsigned low = hex_digit[(unsigned char)text[2 * i + 1]] - 1U;
 
-		if (high < 0 || low < 0)
-			return -EINVAL;
+		bad |= high | low;
 		hash[i] = (uint8_t)(high << 4 | low);
 	}
+	if (bad > 0xf)
+		return -EINVAL;
 	memcpy(out, hash, sizeof(hash));
 	return 0;
 }
