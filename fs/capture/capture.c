@@ -28,7 +28,7 @@
  * should not be) or a negative errno that ends the capture.
  */
 
-#define FILES_MAX 64 /* of one directory, put at once */
+#define FILES_MAX 256 /* of one directory, put at once */
 
 void fs_capture_fini(struct fs_capture *c)
 {
@@ -198,8 +198,10 @@ static int put_and_capture(struct fs_capture_walk *w, const struct fs_merge_dir 
 			   const char *name, const struct stat *st, struct cas_node *node)
 {
 	struct fs_put_file f = {.name = name, .path = w->path.data, .st = *st};
-	int ret;
+	int ret = fs_put_announce(w, dir->fd, &f, 1);
 
+	if (ret < 0)
+		return ret;
 	fs_put_file(w, dir->fd, &f);
 	ret = capture_file(w, &f, node);
 	free(f.why);

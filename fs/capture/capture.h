@@ -36,16 +36,21 @@ struct fs_captured {
 	struct cas_digest tree; /* directories: of the Tree message */
 };
 
+/* A file that is about to leave its directory for the store. Borrowed. */
+struct fs_moving {
+	const char *name;
+	const struct stat *st;
+};
+
 struct fs_capture_options {
 	/* Files may leave the uppers: nobody can write them any more. */
 	bool may_move;
 	/*
-	 * Called before a file is moved, with its directory, name and status, so that a
-	 * capture cut short can be undone. May be NULL. 0: go on, 1: copy this one instead,
-	 * negative: the capture ends. Any thread of @crew.
+	 * Called before files of one directory may be moved, so that a capture cut short can
+	 * be undone. May be NULL. 0: go on, 1: copy these instead, negative: the capture ends.
 	 */
-	int (*moving)(void *ctx, const char *path, int dir_fd, const char *name,
-		      const struct stat *st, struct err *err);
+	int (*moving)(void *ctx, int dir_fd, const struct fs_moving *files, size_t nr,
+		      struct err *err);
 	void *moving_ctx;
 	/* Places that showed another file system, and why they are left out; NULL: none. */
 	const struct fs_findings *foreign;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "cas/put/put.h"
 #include "cas/store/store.h"
@@ -26,17 +27,48 @@ static bool is_left(const struct fs_capture_options *opts)
 	return opts->left && atomic_load_explicit(opts->left, memory_order_relaxed);
 }
 
-void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *f)
+/* Those that @list has room for, which is all. */
+static size_t list_movable(const struct fs_put_file *files, size_t nr, struct fs_moving *list)
+{
+	size_t nr_listed = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		if (files[i].st.st_nlink == 1)
+			list[nr_listed++] = (struct fs_moving){files[i].name, &files[i].st};
+	}
+	return nr_listed;
+}
+
+/* One line of a journal at a time took a fifth of the time that a small file takes. */
+int fs_put_announce(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *files,
+		    size_t nr)
 {
 	const struct fs_capture_options *opts = w->opts;
-	bool may_move = opts->may_move && f->st.st_nlink == 1;
-	struct fs_early_hint hint;
-	bool known = fs_early_find(opts->early, &f->st, &hint) == 1;
-	struct err err = {0};
-	bool moved;
+	auto_free struct fs_moving *list = NULL;
+	size_t nr_listed;
 	int ret = 0;
 
-	if (is_left(opts)) {
+	if (!opts->may_move || nr == 0)
+		return 0;
+	list = calloc(nr, sizeof(*list));
+	if (list == NULL)
+		return err_set(w->err, -ENOMEM, "no memory to capture %zu files", nr);
+	nr_listed = list_movable(files, nr, list);
+	if (opts->moving && nr_listed > 0)
+		ret = opts->moving(opts->moving_ctx, dir_fd, list, nr_listed, w->err);
+	for (size_t i = 0; ret == 0 && i < nr; i++)
+		files[i].may_move = files[i].st.st_nlink == 1;
+	return ret < 0 ? ret : 0;
+}
+
+void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *f)
+{
+	struct fs_early_hint hint;
+	bool known = fs_early_find(w->opts->early, &f->st, &hint) == 1;
+	struct err err = {0};
+	bool moved;
+
+	if (is_left(w->opts)) {
 		f->fatal = true;
 		f->ret = -ECANCELED;
 		f->why = strdup("who asked for it has gone");
@@ -46,17 +78,10 @@ void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file
 		f->digest = hint.known.digest;
 		return;
 	}
-	if (may_move && opts->moving)
-		ret = opts->moving(opts->moving_ctx, f->path, dir_fd, f->name, &f->st, &err);
-	f->fatal = ret < 0;
-	if (ret >= 0) {
-		may_move = may_move && ret == 0;
-		ret = cas_put_take_known(w->m->store, dir_fd, f->name, may_move,
-					 known ? &hint.known : NULL, &f->digest, &moved, &err);
-		f->fatal = ret < 0 && is_fatal(ret);
-	}
-	f->ret = ret;
-	f->why = ret < 0 ? strdup(err_text(&err, ret)) : NULL;
+	f->ret = cas_put_take_known(w->m->store, dir_fd, f->name, f->may_move,
+				    known ? &hint.known : NULL, &f->digest, &moved, &err);
+	f->fatal = f->ret < 0 && is_fatal(f->ret);
+	f->why = f->ret < 0 ? strdup(err_text(&err, f->ret)) : NULL;
 }
 
 static void put_one(void *ctx, size_t i)
@@ -121,6 +146,8 @@ int fs_put_files(struct fs_put_files *a, const struct fs_merge_dir *dir,
 			ret = add_ahead(a, dir, list, list->names[i]);
 		fs_capture_pop(w, len);
 	}
+	if (ret == 0)
+		ret = fs_put_announce(w, dir->fd, a->files, a->nr);
 	if (ret == 0)
 		fs_crew_run(w->opts->crew, a->nr, put_one, a);
 	return ret;

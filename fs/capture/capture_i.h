@@ -31,9 +31,10 @@ struct fs_put_file {
 	char *path;	  /* owned */
 	struct stat st;
 	struct cas_digest digest;
-	int ret;    /* 0: put; negative: why not */
-	bool fatal; /* no other output would be spared */
-	char *why;  /* owned; NULL: not even memory for words */
+	bool may_move; /* fs_put_announce */
+	int ret;       /* 0: put; negative: why not */
+	bool fatal;    /* no other output would be spared */
+	char *why;     /* owned; NULL: not even memory for words */
 };
 
 /* Of one directory; others may be at it while the walk waits. */
@@ -46,6 +47,9 @@ struct fs_put_files {
 
 /* capture_files.c */
 
+/* Before they are put: which of the @nr files may leave their directory, and note that. */
+int fs_put_announce(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *files,
+		    size_t nr);
 /* Put @f into the store: any thread, changes nothing else. */
 void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *f);
 

@@ -20,6 +20,7 @@
 #include "cas/checkout/checkout.h"
 #include "cas/put/put.h"
 #include "cas/store/store.h"
+#include "fs/capture/capture.h"
 
 /*
  * A line is "INO MODE UID GID MTIME PATH\0": NUL ends it, since a path may hold a newline. PATH
@@ -104,11 +105,22 @@ static int find_dir_locked(struct fs_journal *j, int fd) REQUIRES(j->lock)
 	return ret;
 }
 
-/* 1: it cannot be named. */
-static int note_locked(struct fs_journal *j, int dir_fd, const char *name, const struct stat *st)
+static int add_line(struct buf *lines, const char *dir, const struct fs_moving *file)
+{
+	const struct stat *st = file->st;
+	int ret = buf_printf(
+		lines, "%" PRIu64 " %o %u %u %" PRId64 " %s/%s", (uint64_t)st->st_ino,
+		(unsigned)(st->st_mode & 07777), (unsigned)st->st_uid, (unsigned)st->st_gid,
+		(int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec, dir, file->name);
+
+	return ret < 0 ? ret : buf_append(lines, "", 1);
+}
+
+/* 1: they cannot be named. */
+static int note_locked(struct fs_journal *j, int dir_fd, const struct fs_moving *files, size_t nr)
 	REQUIRES(j->lock)
 {
-	auto_buf struct buf line = {0};
+	auto_buf struct buf lines = {0};
 	size_t top = strlen(j->top);
 	int ret = find_dir_locked(j, dir_fd);
 
@@ -116,27 +128,23 @@ static int note_locked(struct fs_journal *j, int dir_fd, const char *name, const
 	if (ret == -ENAMETOOLONG ||
 	    (ret == 0 && (strncmp(j->dir, j->top, top) != 0 || j->dir[top] != '/')))
 		return 1;
-	if (ret == 0)
-		ret = buf_printf(&line, "%" PRIu64 " %o %u %u %" PRId64 " %s/%s",
-				 (uint64_t)st->st_ino, (unsigned)(st->st_mode & 07777),
-				 (unsigned)st->st_uid, (unsigned)st->st_gid,
-				 (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec,
-				 j->dir + top + 1, name);
-	return ret < 0 ? ret : io_write_full(j->fd, line.data, line.len + 1);
+	for (size_t i = 0; ret == 0 && i < nr; i++)
+		ret = add_line(&lines, j->dir + top + 1, &files[i]);
+	return ret < 0 ? ret : io_write_full(j->fd, lines.data, lines.len);
 }
 
-int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *name,
-		      const struct stat *st, struct err *err)
+int fs_journal_moving(void *ctx, int files_dir_fd, const struct fs_moving *files, size_t nr,
+		      struct err *err)
 {
 	struct fs_journal *j = ctx;
 	int ret;
 
 	lock_take(&j->lock);
-	ret = note_locked(j, file_dir_fd, name, st);
+	ret = note_locked(j, files_dir_fd, files, nr);
 	lock_drop(&j->lock);
 	if (ret < 0)
-		return err_set(err, ret, "cannot note that %s moves to the store: %s", path,
-			       strerrordesc_np(-ret));
+		return err_set(err, ret, "cannot note that %s moves to the store: %s",
+			       files[0].name, strerrordesc_np(-ret));
 	return ret;
 }
 

@@ -2,15 +2,16 @@
 #ifndef FS_SANDBOX_JOURNAL_H
 #define FS_SANDBOX_JOURNAL_H
 
-#include <sys/stat.h>
+#include <stddef.h>
 
 struct cas_store;
 struct err;
+struct fs_moving;
 
 #define FS_JOURNAL_NAME "moved" /* beside the record */
 
 /*
- * A line a file, written before the file leaves its name for the store. A move keeps
+ * A line a file, written before the file may leave its name for the store. A move keeps
  * the inode, by which the blob is found again. Any thread notes.
  */
 struct fs_journal;
@@ -20,8 +21,8 @@ int fs_journal_open(int dir_fd, struct fs_journal **out, struct err *err);
 void fs_journal_close(struct fs_journal *j);
 
 /* As fs_capture_options.moving, with the journal as @ctx. */
-int fs_journal_moving(void *ctx, const char *path, int file_dir_fd, const char *name,
-		      const struct stat *st, struct err *err);
+int fs_journal_moving(void *ctx, int files_dir_fd, const struct fs_moving *files, size_t nr,
+		      struct err *err);
 
 /*
  * Give every file of the journal that left its name back to it, from the store, and all

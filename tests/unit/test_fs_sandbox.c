@@ -380,6 +380,8 @@ static void test_capture_cut_short_is_undone(void **state)
 	struct fs_journal *j;
 	struct cas_digest d;
 	struct stat st;
+	struct stat other;
+	struct fs_moving noted[] = {{"o", &st}, {"p", &other}};
 	struct err err = {0};
 	uid_t owner;
 	bool moved;
@@ -399,7 +401,9 @@ static void test_capture_cut_short_is_undone(void **state)
 	owner = fchownat(up_fd, "o", OTHER_UID, OTHER_UID + 1, 0) == 0 ? OTHER_UID : getuid();
 	assert_int_equal(fchmodat(up_fd, "o", 0751, 0), 0);
 	assert_int_equal(fstatat(up_fd, "o", &st, 0), 0);
-	assert_int_equal(fs_journal_moving(j, "src/o", up_fd, "o", &st, NULL), 0);
+	assert_int_equal(io_overwrite_file(up_fd, "p", "p", 1, 0640, false), 0);
+	assert_int_equal(fstatat(up_fd, "p", &other, 0), 0);
+	assert_int_equal(fs_journal_moving(j, up_fd, noted, 2, NULL), 0);
 	assert_int_equal(cas_put_take(box.store, up_fd, "o", true, &d, &moved, NULL), 0);
 	assert_true(moved);
 	assert_int_equal(fstatat(sb_fd, "upper/1/u/1", &st, 0), 0);
@@ -411,6 +415,12 @@ static void test_capture_cut_short_is_undone(void **state)
 	assert_int_equal(st.st_mode & 07777, 0751);
 	assert_int_equal(st.st_uid, owner);
 	assert_int_equal(st.st_gid, owner == OTHER_UID ? OTHER_UID + 1 : getgid());
+	/* What was noted and had not moved is as it was. */
+	assert_int_equal(fstatat(sb_fd, "upper/0/u/src/p", &st, 0), 0);
+	assert_int_equal(st.st_ino, other.st_ino);
+	assert_int_equal(st.st_mode & 07777, 0640);
+	assert_int_equal(st.st_mtim.tv_nsec, other.st_mtim.tv_nsec);
+	assert_int_equal(unlinkat(sb_fd, "upper/0/u/src/p", 0), 0);
 	assert_int_equal(faccessat(sb_fd, FS_JOURNAL_NAME, F_OK, 0), -1);
 	(void)close(sb_fd);
 	assert_finishes_whole(&box);
@@ -436,7 +446,8 @@ static void check_half_moved(const char *dir, bool named)
 	assert_int_equal(fs_journal_open(sb_fd, &j, NULL), 0);
 	assert_int_equal(fchmodat(up_fd, "o", 0751, 0), 0);
 	assert_int_equal(fstatat(up_fd, "o", &before, 0), 0);
-	assert_int_equal(fs_journal_moving(j, "src/o", up_fd, "o", &before, NULL), 0);
+	assert_int_equal(fs_journal_moving(j, up_fd, &(struct fs_moving){"o", &before}, 1, NULL),
+			 0);
 	fs_journal_close(j);
 	assert_int_equal(fchmodat(up_fd, "o", 0444, 0), 0);
 	assert_int_equal(utimensat(up_fd, "o", NULL, 0), 0);
