@@ -127,7 +127,7 @@ static int make_file(struct cas_store *store, const struct cas_digest *digest,
 	} else if (ret == 0) {
 		ret = cas_copy_bytes(tmp->fd, from->data, (size_t)digest->size);
 	}
-	if (ret == 0)
+	if (ret == 0 && !tmp->dressed)
 		ret = cas_store_dress(store, tmp->fd, CAS_BLOB_MODE);
 	if (ret < 0)
 		return err_set(err, ret, "cannot write blob %s: %s", CAS_DIGEST_TEXT(digest),

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
+#include "cas/base/io.h"
 #include "cas/hash.h"
 #include "cas/put/copy.h"
 #include "cas/put/put.h"
@@ -35,7 +37,8 @@
  * else's file that slipped under the name is put back.
  */
 
-#define TRIES 3
+#define TRIES	  3
+#define SMALL_MAX (256 << 10) /* copied through memory */
 
 /* The file to take: @st is from before anything was changed. */
 struct taken {
@@ -157,17 +160,35 @@ static int try_move(struct taken *t, const struct cas_put_known *known, struct c
 	return ret;
 }
 
+/*
+ * As many bytes as @before says, through memory: if there are more or fewer by now, the
+ * look afterwards tells, so that nobody has to read for the end.
+ */
+static int copy_small(struct taken *t, const struct stat *before, struct cas_digest *out,
+		      struct err *err)
+{
+	size_t size = (size_t)before->st_size;
+	auto_free uint8_t *bytes = malloc(size + 1);
+	ssize_t got;
+
+	if (bytes == NULL)
+		return err_set(err, -ENOMEM, "no memory for %zu bytes", size);
+	got = io_pread_full(t->fd, bytes, size, 0);
+	if (got < 0)
+		return err_set(err, (int)got, "cannot read: %s", strerrordesc_np((int)-got));
+	return cas_put_bytes(t->store, bytes, (size_t)got, out, err);
+}
+
 static int copy(struct taken *t, struct cas_digest *out, struct err *err)
 {
+	struct stat before = t->st;
+
 	for (int i = 0; i < TRIES; i++) {
-		struct stat before;
 		struct stat after;
 		struct cas_digest digest;
-		int ret;
+		int ret = before.st_size <= SMALL_MAX ? copy_small(t, &before, &digest, err)
+						      : cas_put_fd(t->store, t->fd, &digest, err);
 
-		if (fstat(t->fd, &before) < 0)
-			return err_set(err, -errno, "cannot stat %s: %m", t->name);
-		ret = cas_put_fd(t->store, t->fd, &digest, err);
 		if (ret < 0)
 			return err_context(err, ret, "cannot put %s", t->name);
 		if (fstat(t->fd, &after) < 0)
@@ -176,6 +197,7 @@ static int copy(struct taken *t, struct cas_digest *out, struct err *err)
 			*out = digest;
 			return 0;
 		}
+		before = after;
 	}
 	return err_set(err, -EAGAIN, "%s changed while it was read, %d times over", t->name, TRIES);
 }
@@ -200,6 +222,9 @@ int cas_put_take_known(struct cas_store *store, int dir_fd, const char *name, bo
 	if (!S_ISREG(t.st.st_mode))
 		return err_set(err, -EINVAL, "%s is no regular file", name);
 	ret = may_move ? try_move(&t, known, out, &left, err) : 0;
+	/* It may have been dressed, and undressed again. */
+	if (may_move && ret == 0 && fstat(fd, &t.st) < 0)
+		return err_set(err, -errno, "cannot stat %s: %m", name);
 	if (ret == 0)
 		ret = copy(&t, out, err);
 	if (ret < 0)

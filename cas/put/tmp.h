@@ -19,6 +19,7 @@ struct cas_store;
 struct cas_tmp {
 	int fd; /* open for reading, and writing if it is ours; -1 when there is none */
 	int top_fd;
+	bool dressed;	  /* has a blob's mode and owner */
 	bool own;	  /* may replace when it gets its name, see cas_tmp_open_own */
 	const char *from; /* NULL: it is ours */
 	int from_fd;

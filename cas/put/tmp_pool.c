@@ -63,7 +63,7 @@ bool cas_tmp_pool_take(const struct cas_store *store, struct cas_tmp *out)
 	lock_drop(&pool->lock);
 	if (fd < 0)
 		return false;
-	*out = (struct cas_tmp){.fd = fd, .top_fd = store->cas_fd};
+	*out = (struct cas_tmp){.fd = fd, .top_fd = store->cas_fd, .dressed = true};
 	return true;
 }
 
@@ -91,6 +91,13 @@ void cas_tmp_pool_fill(struct cas_store *store)
 	struct cas_tmp tmp;
 
 	while (store->tmps && !is_full(store->tmps) &&
-	       cas_tmp_open_anywhere(store->cas_fd, &tmp) == 0)
-		add(store->tmps, &tmp);
+	       cas_tmp_open_anywhere(store->cas_fd, &tmp) == 0) {
+		bool dressed = cas_store_dress(store, tmp.fd, CAS_BLOB_MODE) == 0;
+
+		if (dressed)
+			add(store->tmps, &tmp);
+		cas_tmp_fini(&tmp);
+		if (!dressed)
+			break;
+	}
 }
