@@ -31,6 +31,8 @@
  * Metacopy is never on, so a file is whole or absent. Other overlay.* xattrs are hints.
  */
 
+#define ENTRIES_SZ (16 << 10)
+
 void fs_merge_dir_fini(struct fs_merge_dir *dir)
 {
 	if (dir->fd >= 0)
@@ -179,27 +181,27 @@ static int add_name(struct fs_listing *list, size_t *cap, const char *name)
 	return 0;
 }
 
+/* The system call itself: opendir asks three things more, and wants memory. */
 static int list_upper(int fd, struct fs_listing *list, size_t *cap)
 {
 	/* A description of its own: the directory's offset is not shared. */
 	auto_close int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	auto_closedir DIR *dir = own < 0 ? NULL : fdopendir(own);
-	struct dirent *de;
+	_Alignas(struct dirent64) char entries[ENTRIES_SZ];
+	ssize_t len = own < 0 ? -1 : getdents64(own, entries, sizeof(entries));
 	int ret = 0;
 
-	if (dir == NULL)
-		return -errno;
-	(void)steal_fd(&own);
-	for (;;) {
-		errno = 0;
-		de = readdir(dir);
-		if (de == NULL)
-			return ret < 0 ? ret : -errno;
-		if (strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0)
-			ret = add_name(list, cap, de->d_name);
+	for (; ret == 0 && len > 0; len = getdents64(own, entries, sizeof(entries))) {
+		for (ssize_t at = 0; ret == 0 && at < len;) {
+			const struct dirent64 *de = (const void *)(entries + at);
+
+			at += de->d_reclen;
+			if (strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0)
+				ret = add_name(list, cap, de->d_name);
+		}
 		if (ret < 0)
 			return ret;
 	}
+	return len < 0 ? -errno : 0;
 }
 
 static void drop_twice(struct fs_listing *list)
