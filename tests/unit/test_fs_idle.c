@@ -1,6 +1,7 @@
 /* tests/unit/test_fs_idle.c - the proof that nobody is inside a frozen sandbox */
 #include "tests/lib/tests.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,16 +38,24 @@ static void begin(struct fixture *f, const char *dir, const char *const *outputs
 	(void)snprintf(f->path, sizeof(f->path), "%s", path);
 }
 
+static bool at_once; /* freeze and ask in one exchange with the helper, or in two */
+
 /* After freezing it. */
 static bool idle_proven(struct fixture *f)
 {
 	struct fs_sandbox *sb;
+	int answer = -EBUSY;
 	bool idle;
 
 	assert_int_equal(fs_sandbox_claim(f->box.all, "i", &sb, NULL), 0);
-	assert_int_equal(fs_layers_freeze(f->box.all, sb, NULL), 0);
+	if (at_once)
+		assert_int_equal(fs_layers_freeze_and_ask(f->box.all, sb, &answer, NULL), 0);
+	else
+		assert_int_equal(fs_layers_freeze(f->box.all, sb, NULL), 0);
 	assert_true(sb->frozen);
-	fs_layers_settle(f->box.all, sb, sb->proving ? fs_layers_ask(f->box.all, sb) : 0);
+	if (!at_once && sb->proving)
+		answer = fs_layers_ask(f->box.all, sb);
+	fs_layers_settle(f->box.all, sb, answer);
 	idle = sb->idle_proven;
 	fs_sandbox_unclaim(f->box.all, sb);
 	return idle;
@@ -208,9 +217,13 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_working_directory_disproves),
 		TESTS_IN_DIR(test_mount_made_inside_disproves),
 	};
+	int failed;
 	int status;
 
 	if (tests_box_main(argc, argv, &status))
 		return status;
-	return tests_box_again(cmocka_run_group_tests_name("fs_idle", tests, NULL, NULL));
+	failed = cmocka_run_group_tests_name("fs_idle", tests, NULL, NULL);
+	at_once = true;
+	failed += cmocka_run_group_tests_name("fs_idle, at once", tests, NULL, NULL);
+	return tests_box_again(failed);
 }
