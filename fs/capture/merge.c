@@ -57,17 +57,67 @@ void fs_listing_fini(struct fs_listing *list)
 	memset(list, 0, sizeof(*list));
 }
 
+/* No more than these, so that the capture of a large tree does not keep all of it. */
+#define LOADED_MAX 32
+
+struct fs_merge_loaded {
+	size_t nr;
+	struct {
+		struct cas_digest digest;
+		struct cas_directory *dir;
+	} dirs[LOADED_MAX];
+};
+
+struct fs_merge_loaded *fs_merge_loaded_new(void)
+{
+	return calloc(1, sizeof(struct fs_merge_loaded));
+}
+
+void fs_merge_loaded_free(struct fs_merge_loaded *loaded)
+{
+	for (size_t i = 0; loaded && i < loaded->nr; i++)
+		cas_directory_free(loaded->dirs[i].dir);
+	free(loaded);
+}
+
+static struct cas_directory *loaded_find(const struct fs_merge_loaded *loaded,
+					 const struct cas_digest *digest)
+{
+	for (size_t i = 0; loaded && i < loaded->nr; i++) {
+		if (cas_digest_equal(&loaded->dirs[i].digest, digest))
+			return loaded->dirs[i].dir;
+	}
+	return NULL;
+}
+
+/* Whether it is kept, and so not the caller's. */
+static bool loaded_keep(struct fs_merge_loaded *loaded, const struct cas_digest *digest,
+			struct cas_directory *dir)
+{
+	if (loaded == NULL || loaded->nr == LOADED_MAX)
+		return false;
+	loaded->dirs[loaded->nr].digest = *digest;
+	loaded->dirs[loaded->nr++].dir = dir;
+	return true;
+}
+
 int fs_merge_load(const struct fs_merge *m, const struct cas_digest *digest,
 		  struct cas_directory **out, bool *owned, struct err *err)
 {
 	struct cas_directory *dir = m->derived ? fs_derived_find(m->derived, digest) : NULL;
+	int ret;
 
-	*owned = dir == NULL;
+	*owned = false;
+	if (dir == NULL)
+		dir = loaded_find(m->loaded, digest);
 	if (dir) {
 		*out = dir;
 		return 0;
 	}
-	return cas_directory_load(m->store, digest, out, err);
+	ret = cas_directory_load(m->store, digest, out, err);
+	if (ret == 0)
+		*owned = !loaded_keep(m->loaded, digest, *out);
+	return ret;
 }
 
 /* 1 and the digest of the directory at @path below @from, 0: none there. */

@@ -29,6 +29,7 @@ struct fs_merge_layer {
 struct fs_merge {
 	struct cas_store *store;
 	const struct fs_derived *derived; /* may be NULL */
+	struct fs_merge_loaded *loaded;	  /* owned; NULL: each Directory is read when asked for */
 	struct cas_digest root;
 	size_t nr_layers;
 	struct fs_merge_layer *layers;
@@ -106,6 +107,13 @@ bool fs_merge_same_input(const struct cas_node *got, const struct cas_node *node
  */
 void fs_merge_park(struct fs_merge_dir *parent, const struct fs_merge_dir *dir);
 int fs_merge_unpark(struct fs_merge_dir *parent, const struct fs_merge_dir *dir, struct err *err);
+
+/*
+ * Directories that a merge has read, kept until it ends: the way to each of several outputs
+ * leads through the same few. NULL without memory, which costs no more than time.
+ */
+struct fs_merge_loaded *fs_merge_loaded_new(void);
+void fs_merge_loaded_free(struct fs_merge_loaded *loaded);
 
 /* Load a Directory of the tree; *owned tells whether to free it. */
 int fs_merge_load(const struct fs_merge *m, const struct cas_digest *digest,

@@ -631,12 +631,16 @@ int fs_layers_open(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		   struct fs_merge *out, struct err *err)
 {
 	const struct fs_plan *plan = &sb->rec.plan;
-	struct fs_merge m = {.store = all->store, .userxattr = all->in_userns};
+	struct fs_merge m = {.store = all->store,
+			     .loaded = fs_merge_loaded_new(),
+			     .userxattr = all->in_userns};
 	int ret = 0;
 
 	m.layers = calloc(plan->nr_layers + 1, sizeof(*m.layers));
-	if (m.layers == NULL)
+	if (m.layers == NULL) {
+		fs_layers_close(&m);
 		return err_set(err, -ENOMEM, "no memory for layers");
+	}
 	for (size_t i = 0; ret >= 0 && i < plan->nr_layers; i++) {
 		auto_close int fd = -1;
 
@@ -665,6 +669,8 @@ void fs_layers_close(struct fs_merge *m)
 			(void)close(m->layers[i].upper_fd);
 	}
 	free(m->layers);
+	fs_merge_loaded_free(m->loaded);
 	m->layers = NULL;
+	m->loaded = NULL;
 	m->nr_layers = 0;
 }
