@@ -30,6 +30,12 @@
 
 #define WAKE_SIGNAL	SIGUSR2
 #define MAX_IO		FS_IOBUF_SZ
+/*
+ * Reading a file of 12 MB takes as long with 256 KiB as with 1 MiB at a time, a third more with
+ * 128; and a fault in a mapped program brings all of it: one of 1.4 MB starts in 1.30 ms, with
+ * 1 MiB in 1.52 (Linux 6.18).
+ */
+#define READAHEAD_KIB	256
 #define MAX_BACKGROUND	64
 #define SESSION_RUNNERS 2 /* with as many threads more where there are commands */
 /* Of reads that wait for a tier, lest the others wait with them. */
@@ -258,7 +264,7 @@ static int tune(struct fs_session *session)
 	/* INIT can only make the kernel's default smaller. */
 	ret = fs_probes_is_off(probes, FS_FEATURE_READAHEAD)
 		      ? 0
-		      : fs_mount_set_readahead(session->dev, MAX_IO / 1024);
+		      : fs_mount_set_readahead(session->dev, READAHEAD_KIB);
 	fs_probes_set(probes, FS_FEATURE_READAHEAD, ret == 0, ret < 0 ? "%s" : NULL,
 		      strerror(-ret));
 	make_seat(session);
