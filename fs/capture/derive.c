@@ -27,7 +27,7 @@ struct fs_derived {
 };
 
 struct deriver {
-	struct cas_store *store;
+	struct meta *meta;
 	struct fs_derived *out;
 	struct err *err;
 };
@@ -170,7 +170,7 @@ static int derive_dir(struct deriver *d, const struct cas_digest *from,
 {
 	struct derived_dir dd = {0};
 	auto_buf struct buf bytes = {0};
-	int ret = cas_directory_load(d->store, from ? from : &cas_digest_empty, &dd.orig, d->err);
+	int ret = meta_dir_load(d->meta, from ? from : &cas_digest_empty, &dd.orig, d->err);
 
 	if (ret < 0)
 		return ret;
@@ -189,10 +189,10 @@ static int derive_dir(struct deriver *d, const struct cas_digest *from,
 	return keep(d, &dd, from);
 }
 
-int fs_derive(struct cas_store *store, const struct cas_digest *root, const struct fs_graft *grafts,
+int fs_derive(struct meta *meta, const struct cas_digest *root, const struct fs_graft *grafts,
 	      size_t nr, struct fs_derived **out, struct err *err)
 {
-	struct deriver d = {.store = store, .out = calloc(1, sizeof(*d.out)), .err = err};
+	struct deriver d = {.meta = meta, .out = calloc(1, sizeof(*d.out)), .err = err};
 	int ret = 0;
 
 	if (d.out == NULL)

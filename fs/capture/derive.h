@@ -33,7 +33,7 @@ struct fs_derived;
  * is ignored. -ENOENT: a Directory is in no tier. -EUCLEAN: malformed. -ENOTDIR: a DIR
  * graft meets something else.
  */
-int fs_derive(struct cas_store *store, const struct cas_digest *root, const struct fs_graft *grafts,
+int fs_derive(struct meta *meta, const struct cas_digest *root, const struct fs_graft *grafts,
 	      size_t nr, struct fs_derived **out, struct err *err);
 void fs_derived_free(struct fs_derived *d);
 

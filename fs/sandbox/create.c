@@ -110,7 +110,7 @@ int fs_sandbox_derive(struct fs_sandboxes *all, const struct fs_sandbox *sb,
 		return err_set(err, -ENOMEM, "no memory for the root of a sandbox");
 	for (size_t i = 0; i < plan->nr_dirs; i++)
 		grafts[i] = (struct fs_graft){.path = plan->dirs[i], .op = FS_GRAFT_DIR};
-	return fs_derive(all->store, &sb->rec.root, grafts, plan->nr_dirs, out, err);
+	return fs_derive(all->meta, &sb->rec.root, grafts, plan->nr_dirs, out, err);
 }
 
 static int root_check(struct fs_sandboxes *all, const struct cas_digest *root, struct err *err)

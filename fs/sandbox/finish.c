@@ -105,7 +105,7 @@ int fs_sandbox_show_result(struct fs_sandboxes *all, struct fs_sandbox *sb, stru
 		ret = fs_result_grafts(buf_str(&data), data.len, &sb->outputs, &grafts, &nr, err);
 	if (ret < 0)
 		return ret;
-	ret = fs_derive(all->store, &sb->rec.root, grafts, nr, &view, err);
+	ret = fs_derive(all->meta, &sb->rec.root, grafts, nr, &view, err);
 	fs_result_grafts_free(grafts, nr);
 	return ret < 0 ? ret : fs_sandbox_show_lazy(all, sb, view, err);
 }

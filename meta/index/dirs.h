@@ -72,6 +72,13 @@ int meta_dir_diff(struct meta *meta, const struct cas_digest *old, const struct 
 		  void *ctx, uint64_t *nr_same, struct err *err);
 
 /*
+ * The Directory itself, with all its properties: the one that a question above made meta read
+ * last, which is then the caller's, or as cas_directory_load. *out is freed by the caller.
+ */
+int meta_dir_load(struct meta *meta, const struct cas_digest *digest, struct cas_directory **out,
+		  struct err *err);
+
+/*
  * Keep a directory that is in no store (an input root with the parents of outputs
  * added) answerable by its digest, in memory, until as many releases as holds.
  * @dir must be built with cas_directory_new and is encoded here; *digest names it.
