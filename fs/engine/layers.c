@@ -631,9 +631,8 @@ int fs_layers_open(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd,
 		   struct fs_merge *out, struct err *err)
 {
 	const struct fs_plan *plan = &sb->rec.plan;
-	struct fs_merge m = {.store = all->store,
-			     .loaded = fs_merge_loaded_new(),
-			     .userxattr = all->in_userns};
+	struct fs_merge m = {
+		.store = all->store, .loaded = fs_merge_loaded_new(), .userxattr = all->in_userns};
 	int ret = 0;
 
 	m.layers = calloc(plan->nr_layers + 1, sizeof(*m.layers));

@@ -28,8 +28,8 @@
 #include "fs/serve/ops.h"
 #include "fs/serve/seat.h"
 
-#define WAKE_SIGNAL	SIGUSR2
-#define MAX_IO		FS_IOBUF_SZ
+#define WAKE_SIGNAL SIGUSR2
+#define MAX_IO	    FS_IOBUF_SZ
 /*
  * Reading a file of 12 MB takes as long with 256 KiB as with 1 MiB at a time, a third more with
  * 128; and a fault in a mapped program brings all of it: one of 1.4 MB starts in 1.30 ms, with

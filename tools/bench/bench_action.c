@@ -601,8 +601,10 @@ static int action_prepare(struct setting *s, struct bench_scene *scene, size_t m
 	struct bench_tree_spec spec = action_tree;
 	int ret;
 
-	/* of main and alone, which need more than the pass with the farm */
+	/* of main and alone, which need more than the pass with the farm; or of the first ones */
 	spec.nr_roots = 1 + max_lanes * 2 * s->actions;
+	if (spec.nr_roots < 1 + NR_FIRST)
+		spec.nr_roots = 1 + NR_FIRST;
 	ret = bench_tree_new(scene->dir_fd, &spec, tree, err);
 	if (ret < 0)
 		return ret;
