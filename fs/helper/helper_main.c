@@ -18,14 +18,16 @@
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
 #include "fs/fs.h"
+#include "fs/helper/helper_guard.h"
 #include "fs/helper/helper_i.h"
 #include "fs/helper/helper_look.h"
 
 /*
- * A single thread without a FUSE descriptor or a lock: whatever blocks here blocks
+ * A single thread does it, without a FUSE descriptor or a lock: whatever blocks here blocks
  * nothing that answers the kernel, so that an upcall caused here is always answered.
  * The parent replaces us when we take too long. We end when the socket does; a parent
- * death signal would follow the thread that spawned us, not the process.
+ * death signal would follow the thread that spawned us, not the process. A second thread
+ * (helper_guard.h) only watches the parent.
  */
 
 /* The kernel says why in its log, which is not ours to read. */
@@ -610,9 +612,20 @@ static void drop_resource(void)
 	(void)syscall(SYS_capset, &head, caps);
 }
 
+/* For the guard; the watchdog asks about each session now and then. */
+static void note_base(struct fs_guard *guard, const struct helper_request *req)
+{
+	bool again = req->nr > 0 &&
+		     (req->steps[0].op == HELPER_ATTACH || req->steps[0].op == HELPER_PING);
+
+	if (req->nr > 0)
+		fs_guard_note(guard, req->text, again);
+}
+
 int fs_helper_main(int socket_fd)
 {
 	struct work w = {.bare.fd = -1};
+	struct fs_guard *guard;
 
 	/* The terminal's signals are for the daemon, which still needs us to unmount. */
 	(void)signal(SIGINT, SIG_IGN);
@@ -623,6 +636,7 @@ int fs_helper_main(int socket_fd)
 	drop_resource();
 	if (chdir("/") < 0)
 		return 1;
+	guard = fs_guard_start();
 	for (;;) {
 		struct helper_reply reply;
 		size_t len;
@@ -633,6 +647,7 @@ int fs_helper_main(int socket_fd)
 		if (ret <= 0)
 			return ret == 0 ? 0 : 1;
 		do_request(&w, &reply);
+		note_base(guard, &w.req);
 		len = offsetof(struct helper_reply, msg) + strlen(reply.msg) + 1;
 		if (send(socket_fd, &reply, len, MSG_NOSIGNAL) < 0)
 			return 0;

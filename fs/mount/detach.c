@@ -40,6 +40,24 @@ int fs_mounts_at(const char *path, dev_t dev)
 	return nr;
 }
 
+int fs_mounts_abort(const char *path)
+{
+	struct mountinfo mounts = {0};
+	struct mountinfo_entry e;
+	size_t len = strlen(path);
+	int ret = mountinfo_read_self(&mounts);
+	int nr = 0;
+
+	if (ret < 0)
+		return ret;
+	while (mountinfo_next(&mounts, &e))
+		nr += strncmp(e.path, path, len) == 0 &&
+		      (e.path[len] == '\0' || e.path[len] == '/') &&
+		      strcmp(e.type, FS_MOUNT_TYPE) == 0 && fs_mount_abort(e.dev, NULL) == 0;
+	mountinfo_fini(&mounts);
+	return nr;
+}
+
 /* The parent resolved, the last component as it is; -ENOENT and the like. */
 static int resolve_parent(const char *path, char out[PATH_MAX])
 {

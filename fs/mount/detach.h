@@ -10,4 +10,10 @@
  */
 int fs_mounts_at(const char *path, dev_t dev);
 
+/*
+ * Break the connections of the casbox mounts at @path, which has no '/' at its end, and below:
+ * whoever waits for an answer there gets an error. How many mounts had one that could be.
+ */
+int fs_mounts_abort(const char *path);
+
 #endif

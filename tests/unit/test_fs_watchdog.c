@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,6 +12,8 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cas/cas.h"
@@ -170,6 +173,131 @@ static void test_ending_does_not_wait_for_an_answer(void **state)
 	fs_helper_free(w.helper);
 }
 
+/* --- a daemon that was killed while it waited for itself --- */
+
+struct hung {
+	struct fs_mount mount;
+	int ready;
+};
+
+static void reply(const struct hung *h, uint64_t unique, int error, const void *data, size_t len)
+{
+	struct fuse_out_header head = {
+		.len = (uint32_t)(sizeof(head) + len), .error = error, .unique = unique};
+	struct iovec iov[] = {{&head, sizeof(head)}, {(void *)data, len}};
+
+	(void)!writev(h->mount.dev_fd, iov, 2);
+}
+
+/* Take a name from the directory in which one is being looked up. */
+static void take_name(const struct hung *h)
+{
+	const struct fuse_notify_inval_entry_out out = {.parent = FUSE_ROOT_ID, .namelen = 1};
+	uint8_t note[sizeof(out) + 2];
+
+	(void)memcpy(note, &out, sizeof(out));
+	(void)memcpy(note + sizeof(out), "x", 2);
+	(void)!write(h->ready, "r", 1);
+	reply(h, 0, FUSE_NOTIFY_INVAL_ENTRY, note, sizeof(note));
+}
+
+/* The only thread that serves. */
+static void *serve(void *ctx)
+{
+	const struct hung *h = ctx;
+	static _Alignas(16) char request[1 << 18];
+	const struct fuse_in_header *in = (const void *)request;
+	const struct fuse_init_out init = {
+		.major = FUSE_KERNEL_VERSION, .minor = 31, .max_write = 1 << 16};
+	const struct fuse_attr_out attr = {.attr_valid = 1000,
+					   .attr = {.ino = 1, .mode = S_IFDIR | 0755, .nlink = 2}};
+
+	while (read(h->mount.dev_fd, request, sizeof(request)) > 0) {
+		if (in->opcode == FUSE_INIT)
+			reply(h, in->unique, 0, &init, sizeof(init));
+		else if (in->opcode == FUSE_GETATTR)
+			reply(h, in->unique, 0, &attr, sizeof(attr));
+		else if (in->opcode == FUSE_LOOKUP)
+			take_name(h);
+		else
+			reply(h, in->unique, -ENOSYS, NULL, 0);
+	}
+	return NULL;
+}
+
+/* Mounts, tells so by @ready, and once more when a name is looked up. */
+static void hung_daemon(const char *path, int ready)
+{
+	struct hung h = {.ready = ready};
+	struct fs_helper *helper;
+	pthread_t thread;
+	bool good = fs_helper_new(NULL, &helper, NULL) == 0 &&
+		    fs_mount_new(false, false, &h.mount, NULL) == 0 &&
+		    fs_helper_attach(helper, h.mount.mount_fd, path, NULL) == 0 &&
+		    pthread_create(&thread, NULL, serve, &h) == 0;
+
+	(void)!write(ready, good ? "r" : "s", 1);
+	(void)pause();
+	_exit(1);
+}
+
+static bool await_exit(pid_t pid, int *status)
+{
+	unsigned long long end = lock_now_ns() + DEADLINE_NS;
+
+	while (waitpid(pid, status, WNOHANG) != pid) {
+		if (lock_now_ns() > end)
+			return false;
+		(void)usleep(1000);
+	}
+	return true;
+}
+
+static void test_a_killed_daemon_that_waits_for_itself_dies(void **state)
+{
+	const char *path = *state ? tests_path(*state, "mnt") : NULL;
+	int ready[2];
+	pid_t daemon;
+	pid_t user;
+	int status;
+	char c;
+
+	if (!path)
+		skip();
+	assert_int_equal(mkdir(path, 0755), 0);
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	daemon = fork();
+	assert_true(daemon >= 0);
+	if (daemon == 0)
+		hung_daemon(path, ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	if (c == 's') {
+		(void)kill(daemon, SIGKILL);
+		(void)waitpid(daemon, NULL, 0);
+		skip();
+	}
+	user = fork();
+	assert_true(user >= 0);
+	if (user == 0) {
+		struct stat st;
+
+		_exit(stat(tests_path(*state, "mnt/x"), &st) < 0 &&
+				      (errno == ENOTCONN || errno == ECONNABORTED)
+			      ? 0
+			      : 1);
+	}
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	/* It waits soon, and dies at once when it does not yet. */
+	(void)usleep(300000);
+	assert_int_equal(kill(daemon, SIGKILL), 0);
+	assert_true(await_exit(daemon, &status));
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	assert_true(await_exit(user, &status));
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	(void)close(ready[0]);
+	(void)close(ready[1]);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -181,6 +309,8 @@ int main(int argc, char **argv)
 			test_a_mount_without_an_answer_is_told_and_left_alone, namespace_setup,
 			namespace_teardown),
 		cmocka_unit_test_setup_teardown(test_ending_does_not_wait_for_an_answer,
+						namespace_setup, namespace_teardown),
+		cmocka_unit_test_setup_teardown(test_a_killed_daemon_that_waits_for_itself_dies,
 						namespace_setup, namespace_teardown),
 	};
 

@@ -13,6 +13,7 @@
 
 #include "cas/cas.h"
 #include "fs/fs.h"
+#include "fs/mount/detach.h"
 #include "fs/mount/fusermount.h"
 #include "tools/cli.h"
 #include "tools/cmd/client.h"
@@ -377,10 +378,13 @@ static int stop_daemon(const char *mountpoint, bool force, pid_t *pid, struct er
 /* A mount that answers nobody: abort its connection, end its process, detach. */
 static int force_end(const char *mountpoint, pid_t pid, struct err *err)
 {
-	if (pid > 0) {
+	if (pid > 0)
 		(void)kill(pid, SIGKILL);
+	/* A thread of it may wait for an answer, or for who waits for one, and then does not die.
+	 */
+	(void)fs_mounts_abort(mountpoint);
+	if (pid > 0)
 		(void)daemon_wait_gone(pid, GONE_MS);
-	}
 	while (daemon_is_mounted(mountpoint)) {
 		int ret = fs_mount_remove(mountpoint, true, err);
 
