@@ -66,8 +66,11 @@ void fs_inode_forget(struct fs_inode_table *table, uint64_t id, uint64_t nr);
 /* The serial of the top that the directory is below, or is itself; 0: of none. */
 uint64_t fs_inode_serial(struct fs_inode_table *table, uint64_t dir);
 
-/* Is this a directory of a tree that is not shown any more? */
-bool fs_inode_ended(struct fs_inode_table *table, uint64_t id);
+/*
+ * Is this a directory of a tree that is not shown any more, or does it show another one than
+ * @digest by now, the next sandbox's or a result?
+ */
+bool fs_inode_ended(struct fs_inode_table *table, uint64_t id, const struct cas_digest *digest);
 
 size_t fs_inode_count(struct fs_inode_table *table);
 /* Bytes that the table and its nodes take, names of directories estimated. */

@@ -165,14 +165,14 @@ uint64_t fs_inode_serial(struct fs_inode_table *table, uint64_t dir)
 	return serial;
 }
 
-bool fs_inode_ended(struct fs_inode_table *table, uint64_t id)
+bool fs_inode_ended(struct fs_inode_table *table, uint64_t id, const struct cas_digest *digest)
 {
 	struct fs_node *node;
 	bool ended = true;
 
 	lock_take(&table->lock);
 	node = fs_node_find_locked(table, id);
-	if (node) {
+	if (node && cas_digest_equal(&node->entry.digest, digest)) {
 		node = fs_node_highest(node);
 		ended = node->orphan || (fs_node_is_top(node) && node->top_state != FS_TOP_LIVE);
 	}

@@ -64,7 +64,7 @@ void fs_reply_error(fuse_req_t req, int code, const char *what, const struct fs_
 
 	/* A process may still sit in a tree that is gone, or see a sandbox go: there is nothing. */
 	if (code == -ENOENT && e->kind == FS_KIND_DIR && !e->fleeting &&
-	    !fs_inode_ended(fs_req_session(req)->table, node->id))
+	    !fs_inode_ended(fs_req_session(req)->table, node->id, &e->digest))
 		code = -EIO;
 	if (code == -EIO || code == -EBADMSG || code == -EUCLEAN || code == -ENOMEM)
 		log_error("%s%s%s in node %llu (%s): %s", what, name ? " " : "", name ? name : "",

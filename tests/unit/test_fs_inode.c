@@ -303,6 +303,9 @@ static void test_top_that_shows_something_else_by_now_is_stale(void **state)
 	assert_int_equal(fs_inode_lookup(table, FS_INODE_ROOT, "x", &e, &out), -ESTALE);
 	fs_inode_swap(table, top.id, &e);
 	assert_int_equal(fs_inode_top_set(table, 5, FS_TOP_SWAPPED, FS_TOP_LIVE), top.id);
+	/* Who began to read what it was before finds that gone, not damaged. */
+	assert_false(fs_inode_ended(table, top.id, &e.digest));
+	assert_true(fs_inode_ended(table, top.id, &top.entry.digest));
 	assert_int_equal(look_top(table, "y", 5, 2).id, top.id);
 	name = fs_inode_top_name(table, 5);
 	assert_string_equal(name, "y");
@@ -321,9 +324,9 @@ static void test_orphan_has_no_place_and_what_is_below_it_stays(void **state)
 	struct fs_inode below = look_dir(table, &d, "below", 1);
 	struct fs_inode again;
 
-	assert_false(fs_inode_ended(table, below.id));
+	assert_false(fs_inode_ended(table, below.id, &below.entry.digest));
 	fs_inode_orphan(table, top.id, "d");
-	assert_true(fs_inode_ended(table, below.id));
+	assert_true(fs_inode_ended(table, below.id, &below.entry.digest));
 	assert_false(fs_inode_child(table, top.id, "d", &again));
 	again = look_dir(table, &top, "d", 1);
 	assert_true(again.id != d.id);
@@ -334,7 +337,7 @@ static void test_orphan_has_no_place_and_what_is_below_it_stays(void **state)
 	assert_false(known(table, d.id));
 	/* A node of what was there before a swap is not found by who asks after it. */
 	assert_true(look_dir(table, &top, "d", 2).id != again.id);
-	assert_true(fs_inode_ended(table, again.id));
+	assert_true(fs_inode_ended(table, again.id, &again.entry.digest));
 	fs_inode_table_free(table);
 }
 
