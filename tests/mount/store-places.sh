@@ -37,8 +37,8 @@ T=$T STORE=$STORE unshare -m --propagation private sh -euc '
 # Two users. Root at work in somebody's store leaves nothing that shuts its owner out; in
 # root's store another user reads, and is told why he cannot put.
 can_plain || exit 0
-cp "$CASBOX" "$T/casbox"
-chmod 755 "$T" "$T/casbox"
+cp "$CASBOX" "$FULL_CASBOX" "$T/"
+chmod 755 "$T" "$T/casbox" "$T/casbox-full"
 mkdir "$T/theirs" "$T/theirs/at" "$T/theirs/rt"
 chmod 700 "$T/theirs/rt"
 chown -R "$PLAIN_UID:$PLAIN_UID" "$T/theirs"
