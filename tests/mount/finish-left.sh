@@ -18,12 +18,17 @@ fill() { # DIR NR
 is_finishing() {
 	casbox sandbox list | grep -q "^$1	finishing"
 }
+# Who is killed before he asks for the answer gets it done, as one who does not wait for it.
+is_waiting() { # PID
+	grep -q request_wait_answer "/proc/$1"/task/*/wchan
+}
 
 # leave ID WORD...: kill who waits for that finish.
 leave() {
 	"$CASBOX" sandbox finish "$@" > "$T/said" 2>&1 &
 	client=$!
 	await is_finishing "$1"
+	await is_waiting "$client"
 	kill -9 "$client"
 	wait "$client" || :
 	await grep -q "\"sandbox-failed\".*\"$1\"" "$events"
