@@ -229,8 +229,10 @@ int meta_dir_load(struct meta *meta, const struct cas_digest *digest, struct cas
 	if (dirs->loaded && cas_digest_equal(&dirs->loaded_digest, digest))
 		dir = steal_ptr(&dirs->loaded);
 	lock_drop(&dirs->lock);
+	if (dir == NULL)
+		return cas_directory_load(meta->store, digest, out, err);
 	*out = dir;
-	return dir ? 0 : cas_directory_load(meta->store, digest, out, err);
+	return 0;
 }
 
 static int load(struct meta *meta, const struct cas_digest *digest, struct meta_packed **out,
