@@ -83,7 +83,6 @@ static void add(struct cas_tmp_pool *pool, struct cas_tmp *tmp)
 	if (pool->nr < POOL_MAX)
 		pool->fds[pool->nr++] = steal_fd(&tmp->fd);
 	lock_drop(&pool->lock);
-	cas_tmp_fini(tmp);
 }
 
 void cas_tmp_pool_fill(struct cas_store *store)
