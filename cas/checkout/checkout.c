@@ -1,4 +1,4 @@
-/* cas/checkout/checkout.c - a root digest becomes a tree on disk: the destination */
+/* cas/checkout/checkout.c - a root digest becomes a tree on disk: grow it, or move a kept one */
 #include "cas/checkout/checkout.h"
 
 #include <errno.h>

@@ -61,8 +61,9 @@ int cas_checkout_at(struct cas_store *store, const struct cas_digest *root, int 
 /*
  * With opts->snapshot in mode auto, as far as that goes without looking at a blob: 1: @dest is
  * a snapshot of a tree that was kept. 0: there is none that could be moved there; nothing has
- * happened, and cas_checkout is to be asked. Negative: as cas_checkout. The use of the tree is
- * the caller's to tell; @store may be one that was only reached (cas_store_reach).
+ * happened but that a damaged one was removed, and cas_checkout is to be asked. Negative: as
+ * cas_checkout. The use of the tree is the caller's to tell; @store may be one that was only
+ * reached (cas_store_reach).
  */
 int cas_checkout_kept(struct cas_store *store, const struct cas_digest *root, const char *dest,
 		      struct err *err);
