@@ -117,7 +117,7 @@ int cas_store_reach(const char *path, struct cas_store **out, struct err *err)
 	int ret;
 
 	if (store == NULL)
-		return -ENOMEM;
+		return err_set(err, -ENOMEM, "cannot reach store %s: out of memory", path);
 	store->dir_fd = store->cas_fd = store->ac_fd = store->lock_fd = store->spool_fd = -1;
 	store->link_fd[0] = store->link_fd[1] = -1;
 	ret = cas_store_open_dir(path, false, &store->path, &store->dir_fd, err);
@@ -125,6 +125,8 @@ int cas_store_reach(const char *path, struct cas_store **out, struct err *err)
 		ret = cas_store_check_owner(store, err);
 	if (ret == 0)
 		ret = cas_store_check_version(store, err);
+	if (ret == -ENOENT && store->path)
+		(void)err_set(err, ret, "%s is no store: it has no VERSION", store->path);
 	if (ret < 0) {
 		cas_store_unreach(store);
 		return ret;

@@ -1,6 +1,7 @@
 /* tools/front/execute.c - become the whole program */
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,31 +16,30 @@
  * we were copied away alone, there is still the place that it was installed to.
  */
 
-/* /proc/self/exe leads to "/bin/casbox (deleted)" after an upgrade: its directory is right. */
-static void try_beside(const char *name, char *const *argv)
+/* Returns true when it is not there. /proc/self/exe leads to "/bin/casbox (deleted)" after an
+ * upgrade: its directory is right. */
+static bool try_beside(const char *name, char *const *argv)
 {
 	char path[PATH_MAX + 256];
 	ssize_t len = readlink("/proc/self/exe", path, PATH_MAX - 1);
 	char *slash;
 
 	if (len <= 0)
-		return;
+		return true;
 	path[len] = '\0';
 	slash = strrchr(path, '/');
 	if (path[0] != '/' || !slash)
-		return;
+		return true;
 	(void)snprintf(slash + 1, sizeof(path) - (size_t)(slash + 1 - path), "%s", name);
 	(void)execv(path, argv);
+	return errno == ENOENT || errno == ENOTDIR;
 }
 
 void front_execute(char *const *argv, int fail)
 {
 	int code;
 
-	try_beside(FRONT_RELATIVE, argv);
-	if (errno == ENOENT || errno == ENOTDIR)
-		try_beside("casbox-full", argv);
-	if (errno == ENOENT || errno == ENOTDIR)
+	if (try_beside(FRONT_RELATIVE, argv) && try_beside("casbox-full", argv))
 		(void)execv(FRONT_INSTALLED, argv);
 	code = errno;
 	(void)fprintf(stderr,

@@ -107,16 +107,15 @@ static bool serve(const struct front_request *request)
 	return done;
 }
 
-/* The exit status of a command that casbox itself fails, as tools/main.c has it. */
+/* The exit status with which a command fails, as in the table of tools/main.c: it is the first
+ * word that is no option of the whole program. */
 static int fail_of(char *const *argv)
 {
-	for (; *argv; argv++) {
-		if (strcmp(*argv, "run") == 0)
-			return 125;
-		if (strcmp(*argv, "diff") == 0)
-			return 2;
-	}
-	return 1;
+	while (*argv && **argv == '-')
+		argv += strcmp(*argv, "--store") == 0 && argv[1] ? 2 : 1;
+	if (*argv && strcmp(*argv, "run") == 0)
+		return 125;
+	return *argv && strcmp(*argv, "diff") == 0 ? 2 : 1;
 }
 
 int main(int argc, char **argv)
@@ -126,5 +125,5 @@ int main(int argc, char **argv)
 	if (argc > 0 && have_standard_streams() && front_request_parse(argv + 1, &request) &&
 	    serve(&request))
 		return 0;
-	front_execute(argv, fail_of(argv));
+	front_execute(argv, argc > 0 ? fail_of(argv + 1) : 1);
 }
