@@ -73,10 +73,10 @@ int fs_serve(const struct fs_options *opts, void (*ready)(void *ctx), void *read
 
 /*
  * The mount helper: a process of its own that holds no FUSE descriptor and no lock,
- * speaks on @socket_fd, and is the only one to touch paths below our mounts. Returns
- * the exit status.
+ * speaks on the descriptors that it was started with, and is the only one to touch paths below
+ * our mounts. Returns the exit status.
  */
-int fs_helper_main(int socket_fd);
+int fs_helper_main(void);
 
 /*
  * Detach every dead casbox mount stacked at @mountpoint, until none is left; a living

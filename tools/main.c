@@ -57,14 +57,14 @@ static const struct cli_command *find_command(const char *name)
 	return NULL;
 }
 
-/* The daemon starts it, with its end of the socket as descriptor 3. */
+/* The daemon starts it, with descriptors from 3 on (fs/helper/helper_i.h). */
 int cmd_internal_helper(struct cli *cli, int argc, char **argv, struct err *err)
 {
 	(void)argc;
 	(void)argv;
 	if (fcntl(3, F_GETFD) < 0)
 		return cli_usage(cli, err, "internal-helper is started by the daemon only");
-	return fs_helper_main(3);
+	return fs_helper_main();
 }
 
 int cmd_help(struct cli *cli, int argc, char **argv, struct err *err)

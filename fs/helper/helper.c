@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -45,8 +47,11 @@ struct fs_helper {
 	uint64_t now_serving GUARDED_BY(lock);
 
 	/* Owned by the holder of the turn. */
-	int sock;  /* -1: no helper runs */
-	pid_t pid; /* valid while sock is */
+	int sock;	/* -1: no helper runs */
+	int aside_sock; /* these and pid are valid while sock is */
+	int bell;
+	pid_t pid;
+	cpu_set_t cpus; /* where it may run; none: nobody has said */
 	uint64_t seq;
 	int nr_dying;
 	pid_t dying[NR_DYING];
@@ -82,12 +87,19 @@ static void reap_dying(struct fs_helper *h)
 	h->nr_dying = kept;
 }
 
+static void ends_close(struct fs_helper *h)
+{
+	(void)close(steal_fd(&h->sock));
+	(void)close(steal_fd(&h->aside_sock));
+	(void)close(steal_fd(&h->bell));
+}
+
 /* Kill the helper without waiting for it. */
 static void helper_abandon(struct fs_helper *h)
 {
 	if (h->sock < 0)
 		return;
-	(void)close(steal_fd(&h->sock));
+	ends_close(h);
 	(void)kill(h->pid, SIGKILL);
 	reap_dying(h);
 	if (waitpid(h->pid, NULL, WNOHANG) != 0)
@@ -120,24 +132,25 @@ static int spawn_attr_init(posix_spawnattr_t *attr)
 	return -code;
 }
 
-/* Nothing but the socket reaches the helper: no FUSE descriptor, no terminal, no lock. */
-static int spawn_actions_init(posix_spawn_file_actions_t *actions, int sock)
+/* Nothing but these reaches the helper: no FUSE descriptor, no terminal, no lock. */
+static int spawn_actions_init(posix_spawn_file_actions_t *actions, const int fds[HELPER_NR_FDS])
 {
 	int code = posix_spawn_file_actions_init(actions);
 
 	if (code != 0)
 		return -code;
-	code = posix_spawn_file_actions_adddup2(actions, sock, HELPER_FD);
+	for (int i = 0; code == 0 && i < HELPER_NR_FDS; i++)
+		code = posix_spawn_file_actions_adddup2(actions, fds[i], HELPER_FD + i);
 	for (int fd = 0; code == 0 && fd < HELPER_FD; fd++)
 		code = posix_spawn_file_actions_addopen(actions, fd, "/dev/null", O_RDWR, 0);
 	if (code == 0)
-		code = posix_spawn_file_actions_addclosefrom_np(actions, HELPER_FD + 1);
+		code = posix_spawn_file_actions_addclosefrom_np(actions, HELPER_FD + HELPER_NR_FDS);
 	if (code != 0)
 		(void)posix_spawn_file_actions_destroy(actions);
 	return -code;
 }
 
-static int helper_exec(struct fs_helper *h, int sock, pid_t *pid)
+static int helper_exec(struct fs_helper *h, const int fds[HELPER_NR_FDS], pid_t *pid)
 {
 	char arg[] = HELPER_ARG;
 	char name[] = "casbox";
@@ -148,7 +161,7 @@ static int helper_exec(struct fs_helper *h, int sock, pid_t *pid)
 
 	if (ret < 0)
 		return ret;
-	ret = spawn_actions_init(&actions, sock);
+	ret = spawn_actions_init(&actions, fds);
 	if (ret == 0) {
 		ret = -posix_spawn(pid, h->program, &actions, &attr, argv, environ);
 		(void)posix_spawn_file_actions_destroy(&actions);
@@ -157,27 +170,60 @@ static int helper_exec(struct fs_helper *h, int sock, pid_t *pid)
 	return ret;
 }
 
-static int helper_spawn(struct fs_helper *h, struct err *err)
+static int socket_pair(int *ours, int *theirs)
 {
 	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	*ours = pair[0];
+	*theirs = pair[1];
+	return 0;
+}
+
+/* Clear of the numbers that the file actions overwrite before the dup. */
+static int move_up(int *fd)
+{
+	int up = fcntl(*fd, F_DUPFD_CLOEXEC, HELPER_FD + HELPER_NR_FDS);
+
+	if (up < 0)
+		return -errno;
+	(void)close(*fd);
+	*fd = up;
+	return 0;
+}
+
+static int helper_spawn(struct fs_helper *h, struct err *err)
+{
 	auto_close int theirs = -1;
+	auto_close int theirs_aside = -1;
 	auto_close int ours = -1;
-	int ret;
+	auto_close int ours_aside = -1;
+	auto_close int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int ret = bell < 0 ? -errno : 0;
 
 	reap_dying(h);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		return err_set(err, -errno, "cannot make a socket for the mount helper: %m");
-	ours = pair[0];
-	/* Clear of 0 to 3, which the file actions overwrite before the dup. */
-	theirs = fcntl(pair[1], F_DUPFD_CLOEXEC, HELPER_FD + 1);
-	ret = theirs < 0 ? -errno : 0;
-	(void)close(pair[1]);
 	if (ret == 0)
-		ret = helper_exec(h, theirs, &h->pid);
+		ret = socket_pair(&ours, &theirs);
+	if (ret == 0)
+		ret = socket_pair(&ours_aside, &theirs_aside);
+	if (ret < 0)
+		return err_set(err, ret, "cannot make sockets for the mount helper: %s",
+			       strerrordesc_np(-ret));
+	ret = move_up(&theirs);
+	if (ret == 0)
+		ret = move_up(&theirs_aside);
+	if (ret == 0)
+		ret = move_up(&bell);
+	if (ret == 0)
+		ret = helper_exec(h, (const int[]){theirs, theirs_aside, bell}, &h->pid);
 	if (ret < 0)
 		return err_set(err, ret, "cannot start the mount helper %s: %s", h->program,
 			       strerrordesc_np(-ret));
+	CPU_ZERO(&h->cpus);
 	h->sock = steal_fd(&ours);
+	h->aside_sock = steal_fd(&ours_aside);
+	h->bell = steal_fd(&bell);
 	return 0;
 }
 
@@ -194,8 +240,10 @@ struct message {
 	int nr_fds;
 };
 
-static int send_request(struct fs_helper *h, struct message *m)
+/* @aside: the caller does not wait. */
+static int send_request(struct fs_helper *h, struct message *m, bool aside)
 {
+	const uint64_t one = 1;
 	union {
 		char bytes[CMSG_SPACE(HELPER_MAX_FDS * sizeof(int))];
 		struct cmsghdr align;
@@ -218,12 +266,11 @@ static int send_request(struct fs_helper *h, struct message *m)
 		c->cmsg_len = CMSG_LEN(len);
 		memcpy(CMSG_DATA(c), m->fds, len);
 	}
-	for (;;) {
-		if (sendmsg(h->sock, &msg, MSG_NOSIGNAL) >= 0)
-			return 0;
+	while (sendmsg(aside ? h->aside_sock : h->sock, &msg, MSG_NOSIGNAL) < 0) {
 		if (errno != EINTR)
 			return -errno;
 	}
+	return aside && write(h->bell, &one, sizeof(one)) < 0 ? -errno : 0;
 }
 
 static bool is_canceled(const _Atomic bool *cancel)
@@ -264,6 +311,20 @@ static int wait_reply(struct fs_helper *h, struct helper_reply *reply, int timeo
 	}
 }
 
+/*
+ * It runs where its caller may: one of the crew keeps off the processor of whoever it helps, and
+ * there the kernel may let the helper wait until that one is done.
+ */
+static void go_along(struct fs_helper *h)
+{
+	cpu_set_t ours;
+
+	if (sched_getaffinity(0, sizeof(ours), &ours) < 0 || CPU_EQUAL(&ours, &h->cpus))
+		return;
+	if (sched_setaffinity(h->pid, sizeof(ours), &ours) == 0)
+		h->cpus = ours;
+}
+
 /* One exchange; a helper found dead before it took the request is replaced once. */
 static int exchange(struct fs_helper *h, struct message *m, int timeout_ms,
 		    const _Atomic bool *cancel, struct meanwhile *meanwhile,
@@ -276,7 +337,8 @@ static int exchange(struct fs_helper *h, struct message *m, int timeout_ms,
 			ret = helper_spawn(h, err);
 		if (ret < 0)
 			return ret;
-		ret = send_request(h, m);
+		go_along(h);
+		ret = send_request(h, m, meanwhile && meanwhile->fn);
 		if (ret == 0)
 			break;
 		helper_abandon(h);
@@ -407,6 +469,8 @@ static int add_public_step(struct message *m, const struct fs_helper_step *s)
 		return add_dirs_step(m, s, flags);
 	case FS_HELPER_AWAY:
 		return add_source_step(m, s, HELPER_AWAY, flags);
+	case FS_HELPER_VISIT:
+		return add_step(m, HELPER_VISIT, flags, s->target, NULL, 0);
 	}
 	return -EINVAL;
 }
@@ -497,7 +561,7 @@ int fs_helper_new(const char *program, struct fs_helper **out, struct err *err)
 
 	if (h == NULL)
 		return err_set(err, -ENOMEM, "no memory for the mount helper");
-	h->sock = -1;
+	h->sock = h->aside_sock = h->bell = -1;
 	lock_init(&h->lock, LOCK_RANK_LEAF, "fs_helper.lock");
 	lock_cond_init(&h->turn);
 	h->program = strdup(program ? program : "/proc/self/exe");
@@ -538,7 +602,7 @@ void fs_helper_free(struct fs_helper *h)
 		return;
 	if (h->sock >= 0) {
 		/* The end of the socket ends it; nobody has to kill it as a rule. */
-		(void)close(steal_fd(&h->sock));
+		ends_close(h);
 		reap_dying(h);
 		if (h->nr_dying < NR_DYING)
 			h->dying[h->nr_dying++] = h->pid;

@@ -96,6 +96,10 @@ enum fs_helper_op {
 	 * when that was done.
 	 */
 	FS_HELPER_AWAY,
+	/*
+	 * Look the target up, after the answer was sent: nobody waits for it. Its code is 0. Last.
+	 */
+	FS_HELPER_VISIT,
 };
 
 #define FS_HELPER_DIRS_MAX 16384 /* of source_len; one path may be longer */
@@ -129,8 +133,8 @@ int fs_helper_run(struct fs_helper *helper, const char *base, struct fs_helper_s
 
 /*
  * The same; @meanwhile (may be NULL) is called once when the helper has been asked and before
- * its answer is waited for. It should be short: others may wait for their turn. Not called
- * when there was nobody to ask.
+ * its answer is waited for: on another processor than the helper, if one is free. It should be
+ * short: others may wait for their turn. Not called when there was nobody to ask.
  */
 int fs_helper_run_while(struct fs_helper *helper, const char *base, struct fs_helper_step *steps,
 			size_t nr, bool go_on, void (*meanwhile)(void *ctx), void *ctx,

@@ -14,8 +14,16 @@
  * SOCK_SEQPACKET pair; the helper answers in order. Descriptors travel with the request,
  * in the order of the steps that use them. Both ends are the same program, so the structs
  * go over as they are, cut after what is used of @text.
+ *
+ * Who wakes somebody up by a socket is expected to wait for him, so that the kernel runs both on
+ * one processor. A caller that has something else to do meanwhile sends its request by a second
+ * pair, which the helper does not wait for, and tells it by an eventfd: that wakes it up where
+ * a processor is free. The answer comes as ever.
  */
 #define HELPER_FD	 3 /* the helper's end of the socket */
+#define HELPER_ASIDE_FD	 4 /* the same of the second one, */
+#define HELPER_BELL_FD	 5 /* and what tells that there is a request */
+#define HELPER_NR_FDS	 3
 #define HELPER_MAX_STEPS 16
 #define HELPER_MAX_FDS	 (2 * HELPER_MAX_STEPS)
 #define HELPER_TEXT_SZ	 (8 * PATH_MAX)
@@ -36,6 +44,7 @@ enum helper_op {
 	HELPER_WATCH,	   /* fds: group */
 	HELPER_WATCH_DIRS, /* source, ended by an empty path; fds: group */
 	HELPER_AWAY,	   /* source: where to */
+	HELPER_VISIT,	   /* when all is answered */
 };
 
 #define HELPER_FLAG_USERNS (1u << 0) /* OVERLAY: user.overlay.*, no redirects */

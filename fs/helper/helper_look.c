@@ -88,10 +88,9 @@ int helper_look(struct helper_bare *bare, const char *base, const char *target, 
 	return fd < 0 ? fd : 0;
 }
 
-void helper_bare_rest(struct helper_bare *bare, int socket_fd)
+void helper_bare_rest(struct helper_bare *bare, struct pollfd *fds, unsigned nr)
 {
-	struct pollfd p = {.fd = socket_fd, .events = POLLIN};
-
-	if (bare->fd >= 0 && poll(&p, 1, KEEP_MS) == 0)
-		(void)close(steal_fd(&bare->fd));
+	if (bare->fd < 0 || poll(fds, nr, KEEP_MS) != 0)
+		return;
+	(void)close(steal_fd(&bare->fd));
 }

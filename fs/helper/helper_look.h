@@ -21,7 +21,9 @@ int helper_list(struct helper_bare *bare, const char *base, const char *target, 
 /* Have the kernel know the name @target, and whose attributes it has. As above. */
 int helper_look(struct helper_bare *bare, const char *base, const char *target, struct err *err);
 
-/* Wait for @socket_fd to be readable; let go of the copy when that takes long. */
-void helper_bare_rest(struct helper_bare *bare, int socket_fd);
+struct pollfd;
+
+/* Wait for one of @fds to be readable; let go of the copy when that takes long. */
+void helper_bare_rest(struct helper_bare *bare, struct pollfd *fds, unsigned nr);
 
 #endif

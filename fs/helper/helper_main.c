@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,7 +49,8 @@ struct work {
 	struct helper_request req;
 	struct request_fds fds;
 	int next_fd;
-	int base_fd; /* of this request, -1: not open yet */
+	int base_fd;	   /* of this request, -1: not open yet */
+	const char *visit; /* to be looked up when it is answered; NULL: nothing is */
 	struct helper_bare bare;
 };
 
@@ -469,12 +471,12 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		[HELPER_SELF] = 0,	 [HELPER_UNMOUNT] = 0, [HELPER_PING] = 0,
 		[HELPER_DETACH] = 0,	 [HELPER_FILE] = 0,    [HELPER_LIST] = 0,
 		[HELPER_LOOK] = 0,	 [HELPER_IDLE] = 0,    [HELPER_WATCH] = 1,
-		[HELPER_WATCH_DIRS] = 1, [HELPER_AWAY] = 0,
+		[HELPER_WATCH_DIRS] = 1, [HELPER_AWAY] = 0,    [HELPER_VISIT] = 0,
 	};
 	const char *target = w->req.text + step->target;
 	const int *fds = w->fds.fd + w->next_fd;
 
-	if (step->op < HELPER_ATTACH || step->op > HELPER_AWAY ||
+	if (step->op < HELPER_ATTACH || step->op > HELPER_VISIT ||
 	    w->fds.nr - w->next_fd < wanted[step->op] || step->target >= w->req.text_len ||
 	    step->source >= w->req.text_len)
 		return err_set(err, -EPROTO, "malformed request to the mount helper");
@@ -508,6 +510,9 @@ static int do_step(struct work *w, const struct helper_step *step, struct fs_mou
 		return do_watch_dirs(w, fds[0], target, w->req.text + step->source, err);
 	case HELPER_AWAY:
 		return do_away(w, step, err);
+	case HELPER_VISIT:
+		w->visit = target;
+		return 0;
 	}
 	return -EPROTO;
 }
@@ -518,7 +523,7 @@ static void do_request(struct work *w, struct helper_reply *reply)
 	bool failed = false;
 
 	w->next_fd = 0;
-	w->base_fd = -1;
+	w->visit = NULL;
 	reply->seq = w->req.seq;
 	reply->msg[0] = '\0';
 	memset(reply->key, 0, sizeof(reply->key));
@@ -538,10 +543,19 @@ static void do_request(struct work *w, struct helper_reply *reply)
 			(void)snprintf(reply->msg, sizeof(reply->msg), "%s", err_text(&err, ret));
 		failed |= ret < 0 && !may;
 	}
-	if (w->base_fd >= 0)
-		(void)close(steal_fd(&w->base_fd));
 	for (int i = 0; i < w->fds.nr; i++)
 		(void)close(w->fds.fd[i]);
+}
+
+/* What is left to do when the answer is on its way. */
+static void end_request(struct work *w)
+{
+	int fd = w->visit ? target_open(w, w->visit, NULL) : -1;
+
+	if (fd >= 0)
+		(void)close(fd);
+	if (w->base_fd >= 0)
+		(void)close(steal_fd(&w->base_fd));
 }
 
 static void take_fds(struct msghdr *msg, struct request_fds *fds)
@@ -622,9 +636,26 @@ static void note_base(struct fs_guard *guard, const struct helper_request *req)
 		fs_guard_note(guard, req->text, again);
 }
 
-int fs_helper_main(int socket_fd)
+/* The next request, whichever way it comes. As receive. */
+static int next_request(struct work *w)
 {
-	struct work w = {.bare.fd = -1};
+	struct pollfd fds[] = {{HELPER_FD, POLLIN, 0}, {HELPER_BELL_FD, POLLIN, 0}};
+	uint64_t rung;
+
+	helper_bare_rest(&w->bare, fds, 2);
+	while (poll(fds, 2, -1) < 0) {
+		if (errno != EINTR)
+			return -errno;
+	}
+	/* It was sent before the bell was rung. */
+	if (fds[1].revents & POLLIN && read(HELPER_BELL_FD, &rung, sizeof(rung)) > 0)
+		return receive(HELPER_ASIDE_FD, w);
+	return receive(HELPER_FD, w);
+}
+
+int fs_helper_main(void)
+{
+	struct work w = {.bare.fd = -1, .base_fd = -1};
 	struct fs_guard *guard;
 
 	/* The terminal's signals are for the daemon, which still needs us to unmount. */
@@ -632,7 +663,8 @@ int fs_helper_main(int socket_fd)
 	(void)signal(SIGTERM, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);
 	(void)signal(SIGPIPE, SIG_IGN);
-	(void)fcntl(socket_fd, F_SETFD, FD_CLOEXEC);
+	for (int i = 0; i < HELPER_NR_FDS; i++)
+		(void)fcntl(HELPER_FD + i, F_SETFD, FD_CLOEXEC);
 	drop_resource();
 	if (chdir("/") < 0)
 		return 1;
@@ -640,16 +672,15 @@ int fs_helper_main(int socket_fd)
 	for (;;) {
 		struct helper_reply reply;
 		size_t len;
-		int ret;
+		int ret = next_request(&w);
 
-		helper_bare_rest(&w.bare, socket_fd);
-		ret = receive(socket_fd, &w);
 		if (ret <= 0)
 			return ret == 0 ? 0 : 1;
 		do_request(&w, &reply);
 		note_base(guard, &w.req);
 		len = offsetof(struct helper_reply, msg) + strlen(reply.msg) + 1;
-		if (send(socket_fd, &reply, len, MSG_NOSIGNAL) < 0)
+		if (send(HELPER_FD, &reply, len, MSG_NOSIGNAL) < 0)
 			return 0;
+		end_request(&w);
 	}
 }

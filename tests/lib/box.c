@@ -51,7 +51,7 @@ static int enter_userns(void)
 bool tests_box_main(int argc, char **argv, int *status)
 {
 	if (argc > 1 && strcmp(argv[1], "internal-helper") == 0) {
-		*status = fs_helper_main(3);
+		*status = fs_helper_main();
 		return true;
 	}
 	inside = argc > 1 && strcmp(argv[1], "userns") == 0;

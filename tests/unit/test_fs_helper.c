@@ -341,7 +341,7 @@ static void test_helper_that_hangs_is_replaced(void **state)
 	assert_int_equal(errno, ECHILD);
 }
 
-static void test_helper_inherits_nothing_but_its_socket(void **state)
+static void test_helper_inherits_nothing_but_its_ends(void **state)
 {
 	struct fixture f;
 	char path[64];
@@ -351,8 +351,106 @@ static void test_helper_inherits_nothing_but_its_socket(void **state)
 	begin(&f, state);
 	assert_int_equal(fs_helper_ping(f.h, f.base, 1000, NULL), 0);
 	(void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)helper_pid());
-	assert_int_equal(tests_count_names(path), 4);
+	/* Standard streams, two sockets, a bell, and what lists them. */
+	assert_int_equal(tests_count_names(path), 6);
 	(void)close(fd);
+	end(&f);
+}
+
+struct meanwhile {
+	const char *made; /* what the helper is to make, and whether it did */
+	int nr;
+	bool seen;
+};
+
+/* The helper works while we do not wait for it. */
+static void see_it_made(void *ctx)
+{
+	struct meanwhile *w = ctx;
+
+	w->nr++;
+	for (int i = 0; i < 2000 && !w->seen; i++) {
+		const struct timespec pause = {.tv_nsec = 1000000};
+
+		w->seen = access(w->made, F_OK) == 0;
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+static void test_request_is_served_while_its_caller_does_something_else(void **state)
+{
+	struct fixture f;
+	char made[PATH_MAX];
+	int source;
+
+	begin(&f, state);
+	assert_int_equal(tests_sh(*state, "mkdir base/a source; : > source/made"), 0);
+	source = open(tests_path(*state, "source"), O_PATH | O_DIRECTORY | O_CLOEXEC);
+	(void)snprintf(made, sizeof(made), "%s/a/made", f.base);
+	/* Again and again, and mixed with those that are waited for. */
+	for (int i = 0; i < 20; i++) {
+		struct fs_helper_step step = {
+			.op = FS_HELPER_BIND, .target = "a", .fd = {source, -1}};
+		struct meanwhile w = {.made = made};
+
+		assert_int_equal(
+			fs_helper_run_while(f.h, f.base, &step, 1, false, see_it_made, &w, NULL),
+			0);
+		assert_int_equal(w.nr, 1);
+		assert_true(w.seen);
+		assert_int_equal(fs_helper_unmount(f.h, f.base, "a", false, NULL), 0);
+		assert_int_equal(access(made, F_OK), -1);
+	}
+	(void)close(source);
+	end(&f);
+}
+
+static void test_dead_helper_is_replaced_for_who_does_not_wait(void **state)
+{
+	struct fixture f;
+	pid_t old;
+
+	begin(&f, state);
+	assert_int_equal(tests_sh(*state, "mkdir base/made"), 0);
+	for (int i = 0; i < 5; i++) {
+		struct fs_helper_step step = {.op = FS_HELPER_BIND_SELF, .target = "made"};
+		siginfo_t info;
+		struct meanwhile w = {.made = f.base};
+
+		old = helper_pid();
+		assert_int_equal(kill(old, SIGKILL), 0);
+		assert_int_equal(waitid(P_PID, (id_t)old, &info, WEXITED | WNOWAIT), 0);
+		assert_int_equal(
+			fs_helper_run_while(f.h, f.base, &step, 1, false, see_it_made, &w, NULL),
+			0);
+		assert_int_equal(w.nr, 1);
+		assert_int_not_equal(helper_pid(), old);
+		assert_int_equal(fs_helper_unmount(f.h, f.base, "made", false, NULL), 0);
+	}
+	end(&f);
+}
+
+static void test_visit_is_made_after_the_answer(void **state)
+{
+	struct fixture f;
+	int source;
+
+	begin(&f, state);
+	assert_int_equal(tests_sh(*state, "mkdir base/a"), 0);
+	source = open(f.base, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (int i = 0; i < 2; i++) {
+		struct fs_helper_step steps[] = {
+			{.op = FS_HELPER_BIND, .target = "a", .fd = {source, -1}},
+			{.op = FS_HELPER_VISIT, .target = i == 0 ? "a" : "none", .may = true},
+		};
+
+		assert_int_equal(fs_helper_run(f.h, f.base, steps, 2, false, NULL), 0);
+		assert_int_equal(steps[0].code, 0);
+		assert_int_equal(steps[1].code, 0);
+		/* It holds nothing there. */
+		assert_int_equal(fs_helper_unmount(f.h, f.base, "a", false, NULL), 0);
+	}
+	(void)close(source);
 	end(&f);
 }
 
@@ -370,7 +468,10 @@ int main(int argc, char **argv)
 		TESTS_IN_DIR(test_mount_is_put_away_unless_in_use),
 		TESTS_IN_DIR(test_step_for_a_clean_run_waits_for_all_before_it),
 		TESTS_IN_DIR(test_helper_that_hangs_is_replaced),
-		TESTS_IN_DIR(test_helper_inherits_nothing_but_its_socket),
+		TESTS_IN_DIR(test_request_is_served_while_its_caller_does_something_else),
+		TESTS_IN_DIR(test_dead_helper_is_replaced_for_who_does_not_wait),
+		TESTS_IN_DIR(test_visit_is_made_after_the_answer),
+		TESTS_IN_DIR(test_helper_inherits_nothing_but_its_ends),
 	};
 	int status;
 

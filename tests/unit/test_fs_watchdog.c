@@ -315,7 +315,7 @@ int main(int argc, char **argv)
 	};
 
 	if (argc > 1 && strcmp(argv[1], "internal-helper") == 0)
-		return fs_helper_main(3);
+		return fs_helper_main();
 	log_set_level(LOG_LEVEL_ERROR);
 	return cmocka_run_group_tests_name("fs_watchdog", tests, NULL, NULL);
 }
