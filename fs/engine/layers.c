@@ -102,6 +102,7 @@ struct mounts {
 	size_t nr_watch; /* steps after those: marks for its trace */
 	struct fs_helper_step *steps;
 	char **targets;
+	char *parked; /* where its root lies still, and so do the targets; NULL: at its id */
 };
 
 static void mounts_fini(struct mounts *m)
@@ -115,6 +116,7 @@ static void mounts_fini(struct mounts *m)
 	}
 	free(m->steps);
 	free(m->targets);
+	free(m->parked);
 }
 
 /* Layers that are mounted. */
@@ -131,6 +133,16 @@ static struct fs_large_input *large_of(const struct fs_sandbox *sb, size_t i)
 	return i < first ? NULL : &sb->large.in[i - first];
 }
 
+/* The place of step @i, where the root lies at @top. Malloc'ed; NULL: no memory. */
+static char *target_of(const struct fs_sandbox *sb, size_t i, const char *top)
+{
+	const struct fs_large_input *large = large_of(sb, i);
+	const char *path = large ? large->path : i == 0 ? "" : sb->rec.plan.layers[i - 1].path;
+	char *target;
+
+	return asprintf(&target, "%s%s%s", top, path[0] ? "/" : "", path) < 0 ? NULL : target;
+}
+
 /* @writable: session one shows what can be written. */
 static int mounts_init(const struct fs_sandbox *sb, bool writable, struct mounts *m)
 {
@@ -138,16 +150,16 @@ static int mounts_init(const struct fs_sandbox *sb, bool writable, struct mounts
 	size_t nr = 1 + nr_mounted(sb) + sb->large.nr;
 
 	*m = (struct mounts){
-		.steps = calloc(nr + 1 + plan->nr_layers, sizeof(*m->steps)),
+		.steps = calloc(nr + 2 + plan->nr_layers, sizeof(*m->steps)),
 		.targets = calloc(nr, sizeof(*m->targets)),
 	};
 	if (m->steps == NULL || m->targets == NULL)
 		return -ENOMEM;
 	for (size_t i = 0; i < nr; i++) {
 		const struct fs_large_input *large = large_of(sb, i);
-		const char *path = large ? large->path : i == 0 ? "" : plan->layers[i - 1].path;
 
-		if (asprintf(&m->targets[i], "%s%s%s", sb->rec.id, path[0] ? "/" : "", path) < 0)
+		m->targets[i] = target_of(sb, i, sb->rec.id);
+		if (m->targets[i] == NULL)
 			return -ENOMEM;
 		m->steps[i] = (struct fs_helper_step){
 			.op = large ? FS_HELPER_BIND_FILE : FS_HELPER_BIND_SELF,
@@ -193,6 +205,43 @@ static void note_leftover(struct fs_sandbox *sb, size_t n, int code)
 					     : strerrordesc_np(-code));
 }
 
+/*
+ * A slot's root lies where it was parked until somebody looks its sandbox up. There the kernel
+ * knows the way, and needs to ask nobody while somebody waits for the sandbox. Marks are put
+ * where they are to be seen.
+ */
+static int aim_at_parked(struct fs_sandboxes *all, const struct fs_sandbox *sb, struct mounts *m)
+{
+	auto_free char *parked =
+		sb->bound && m->nr_watch == 0 ? fs_slot_parked_name(all->slots, sb->serial) : NULL;
+
+	for (size_t i = 0; parked && i < m->nr; i++) {
+		char *target = target_of(sb, i, parked);
+
+		if (target == NULL)
+			return -ENOMEM;
+		free(m->targets[i]);
+		m->steps[i].target = m->targets[i] = target;
+	}
+	m->parked = steal_ptr(&parked);
+	return 0;
+}
+
+/* Somebody did, or has to from now on. */
+static int aim_at_id(const struct fs_sandbox *sb, struct mounts *m)
+{
+	for (size_t i = 0; m->parked && i < m->nr; i++) {
+		char *target = target_of(sb, i, sb->rec.id);
+
+		if (target == NULL)
+			return -ENOMEM;
+		free(m->targets[i]);
+		m->steps[i].target = m->targets[i] = target;
+	}
+	free(steal_ptr(&m->parked));
+	return 0;
+}
+
 /* A helper that did not answer may have done it all the same. */
 static bool is_unsure(int code)
 {
@@ -200,11 +249,13 @@ static bool is_unsure(int code)
 }
 
 /* Undo the steps that were or may have been done, the last first. */
-static void mounts_undo(struct fs_sandboxes *all, struct fs_sandbox *sb, const struct mounts *m)
+static void mounts_undo(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mounts *m)
 {
 	struct fs_helper_step back = {.op = FS_HELPER_UNMOUNT, .detach = true};
 	struct err err = {0};
 
+	if (aim_at_id(sb, m) < 0)
+		log_error("sandbox %s: no memory to undo its mounts", sb->rec.id);
 	for (size_t i = m->nr; i-- > 0;) {
 		if (m->steps[i].code < 0 && !is_unsure(m->steps[i].code))
 			continue;
@@ -236,16 +287,33 @@ static void note_bound(struct fs_sandbox *sb, const struct mounts *m)
 static int mounts_do(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mounts *m,
 		     void (*meanwhile)(void *ctx), void *ctx, struct err *err)
 {
-	size_t first = sb->bound ? 1 : 0;
+	struct err why = {0};
+	size_t at = sb->bound ? 1 : 0;
+	size_t nr = m->nr + m->nr_watch;
+	int ret;
 
 	if (sb->bound) {
 		m->steps[0].code = 0;
 		m->steps[0].key = sb->bind;
 	}
-	if (first == m->nr + m->nr_watch)
+	if (at == nr)
 		return 0;
-	return fs_helper_run_while(all->helper, fs_sandbox_base(all, sb), m->steps + first,
-				   m->nr + m->nr_watch - first, false, meanwhile, ctx, err);
+	/* Who is told of the sandbox is not to wait for the kernel to find it. */
+	if (m->parked)
+		m->steps[nr] = (struct fs_helper_step){
+			.op = FS_HELPER_VISIT, .target = sb->rec.id, .fd = {-1, -1}, .may = true};
+	ret = fs_helper_run_while(all->helper, fs_sandbox_base(all, sb), m->steps + at,
+				  nr + !!m->parked - at, false, meanwhile, ctx, &why);
+	while (at < nr && (m->steps[at].code == 0 || m->steps[at].may))
+		at++;
+	/* Somebody was faster: the root has left its place. */
+	if (ret == -ENOENT && m->parked && at < nr && m->steps[at].code == -ENOENT) {
+		ret = aim_at_id(sb, m);
+		if (ret == 0)
+			ret = fs_helper_run(all->helper, fs_sandbox_base(all, sb), m->steps + at,
+					    nr - at, false, &why);
+	}
+	return ret < 0 ? err_set(err, ret, "%s", err_text(&why, ret)) : 0;
 }
 
 int fs_layers_mount(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir_fd, bool again,
@@ -283,6 +351,9 @@ int fs_layers_mount_while(struct fs_sandboxes *all, struct fs_sandbox *sb, int d
 		ret = layer_step(all, sb, dir_fd, i, again, &m.steps[i + 1], err);
 	if (ret == 0) {
 		m.nr_watch = fs_sandbox_trace_watch(all, sb, m.targets, m.steps + m.nr);
+		ret = aim_at_parked(all, sb, &m);
+	}
+	if (ret == 0) {
 		ret = mounts_do(all, sb, &m, meanwhile, ctx, err);
 		if (ret < 0)
 			mounts_undo(all, sb, &m);

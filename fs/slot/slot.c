@@ -513,6 +513,14 @@ bool fs_slot_is_parked(struct fs_slots *slots, const struct fs_slot *slot)
 	return name && strcmp(name, slot->place) == 0;
 }
 
+char *fs_slot_parked_name(struct fs_slots *slots, uint64_t serial)
+{
+	auto_free char *name = fs_inode_top_name(slots->place.session->table, serial);
+	bool parked = name && strncmp(name, PARK_PREFIX, strlen(PARK_PREFIX)) == 0;
+
+	return parked ? steal_ptr(&name) : NULL;
+}
+
 static void end_parking(struct fs_slots *slots, struct fs_slot *slot)
 {
 	lock_take(&slots->lock);

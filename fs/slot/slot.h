@@ -108,6 +108,12 @@ struct fs_slot *fs_slot_park(struct fs_slots *slots, uint64_t serial,
 const char *fs_slot_place(const struct fs_slot *slot);
 /* Was it looked up? Then it is there. */
 bool fs_slot_is_parked(struct fs_slots *slots, const struct fs_slot *slot);
+/*
+ * The name below session one that the kernel has for the top of @serial, when that is a parking
+ * place still: it is the sandbox's once somebody looks that up. Malloc'ed; NULL: it is not.
+ */
+char *fs_slot_parked_name(struct fs_slots *slots, uint64_t serial);
+
 /* It goes on as its sandbox's; who looks for that gets it back. NULL is fine. */
 void fs_slot_unpark(struct fs_slots *slots, struct fs_slot *slot);
 

@@ -37,6 +37,26 @@ eq "never looked up" "" "$(sandbox_new "$one" --id unseen > /dev/null && casbox 
 eq "parked" 1 "$(parked | wc -l)"
 [ "$(count reused)" -ge 10 ] || fail "only $(count reused) reused"
 
+# Whoever looks for it before it has its layers is not in the way, nor are they.
+touch look
+while [ -e look ]; do
+	[ ! -d "$MNT/sandboxes/box" ] || ls "$MNT/sandboxes/box/out"
+done > looked.txt 2>&1 &
+looker=$!
+reused=$(count reused)
+for root in $one $two $one $two $one $two $one $two $one $two; do
+	box=$(sandbox_new "$root" --id box --output out/ --output d/x/y)
+	echo o > "$box/out/o"
+	mkdir "$box/d/x/y"
+	eq "layers" "$box $box/d/x $box/out" \
+		"$(mounts_below "$MNT" | grep "^$box" | sort | paste -sd ' ')"
+	casbox sandbox finish box --remove > finished.txt
+	eq "outputs" "d/x/y out" "$(cut -f1 finished.txt | paste -sd ' ')"
+done
+rm look
+wait $looker || : # what it saw last was gone
+[ "$(count reused)" -ge $((reused + 5)) ] || fail "only $(($(count reused) - reused)) reused"
+
 # Finished, it is parked before it shows its result.
 box=$(sandbox_new "$two" --id box --output out/)
 echo o > "$box/out/o"
