@@ -33,15 +33,25 @@ struct work {
 
 TAILQ_HEAD(work_list, work);
 
+/* A thread; in the list of the idle ones until somebody takes it off. */
+struct hand {
+	LIST_ENTRY(hand) link; /* crew lock */
+	struct fs_crew *crew;
+	pthread_t thread;
+	pthread_cond_t wake;
+	bool idle; /* crew lock */
+};
+
+LIST_HEAD(hand_list, hand);
+
 struct fs_crew {
 	struct lock lock;
-	pthread_cond_t wake;
 	pthread_cond_t done;
 	struct work_list list GUARDED_BY(lock);
-	unsigned nr_idle GUARDED_BY(lock);
+	struct hand_list idle GUARDED_BY(lock);
 	bool stop GUARDED_BY(lock);
 	int nr_threads;
-	pthread_t threads[THREADS_MAX];
+	struct hand hands[THREADS_MAX];
 };
 
 static void work_on(struct work *w)
@@ -64,18 +74,25 @@ static struct work *next_locked(struct fs_crew *crew) REQUIRES(crew->lock)
 	return w;
 }
 
+static void rest_locked(struct fs_crew *crew, struct hand *hand) REQUIRES(crew->lock)
+{
+	hand->idle = true;
+	LIST_INSERT_HEAD(&crew->idle, hand, link);
+	while (hand->idle && !crew->stop)
+		(void)lock_wait(&crew->lock, &hand->wake, 0);
+}
+
 static void *crew_thread(void *arg)
 {
-	struct fs_crew *crew = arg;
+	struct hand *hand = arg;
+	struct fs_crew *crew = hand->crew;
 	struct work *w;
 
 	lock_take(&crew->lock);
 	while (!crew->stop) {
 		w = next_locked(crew);
 		if (w == NULL) {
-			crew->nr_idle++;
-			(void)lock_wait(&crew->lock, &crew->wake, 0);
-			crew->nr_idle--;
+			rest_locked(crew, hand);
 			continue;
 		}
 		w->nr_hands++;
@@ -89,19 +106,60 @@ static void *crew_thread(void *arg)
 	return NULL;
 }
 
+/* One that will look for work when it is woken up; NULL: all are at some. */
+static struct hand *take_idle_locked(struct fs_crew *crew) REQUIRES(crew->lock)
+{
+	struct hand *hand = LIST_FIRST(&crew->idle);
+
+	if (hand) {
+		LIST_REMOVE(hand, link);
+		hand->idle = false;
+	}
+	return hand;
+}
+
+/* Processors of ours but for the one that we are on; false: there is none. */
+static bool find_others(cpu_set_t *out)
+{
+	int cpu = sched_getcpu();
+
+	if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof(*out), out) < 0)
+		return false;
+	CPU_CLR((unsigned)cpu, out);
+	return CPU_COUNT(out) > 0;
+}
+
+/*
+ * Where every processor has something to run the kernel wakes up a thread where it ran last:
+ * that may be here, where it would have its turn before us, while whoever waits for us is about
+ * to leave his. So it is not to be here.
+ */
+static void wake_elsewhere(struct hand *const *hands, size_t nr)
+{
+	cpu_set_t others;
+	bool found = nr > 0 && find_others(&others);
+
+	for (size_t i = 0; i < nr; i++) {
+		if (found)
+			(void)pthread_setaffinity_np(hands[i]->thread, sizeof(others), &others);
+		(void)pthread_cond_signal(&hands[i]->wake);
+	}
+}
+
 void fs_crew_run(struct fs_crew *crew, size_t nr, void (*item)(void *ctx, size_t i), void *ctx)
 {
 	struct work w = {.nr = nr, .item = item, .ctx = ctx};
-	unsigned wanted = 0;
+	struct hand *hands[THREADS_MAX];
+	size_t nr_hands = 0;
 
 	if (crew && nr > 1) {
 		lock_take(&crew->lock);
 		TAILQ_INSERT_TAIL(&crew->list, &w, link);
-		wanted = crew->nr_idle < nr - 1 ? crew->nr_idle : (unsigned)nr - 1;
+		while (nr_hands < nr - 1 && (hands[nr_hands] = take_idle_locked(crew)) != NULL)
+			nr_hands++;
 		lock_drop(&crew->lock);
 	}
-	for (unsigned i = 0; i < wanted; i++)
-		(void)pthread_cond_signal(&crew->wake);
+	wake_elsewhere(hands, nr_hands);
 	work_on(&w);
 	if (crew == NULL || nr <= 1)
 		return;
@@ -129,22 +187,22 @@ static void run_loan(void *ctx, size_t i)
 struct fs_crew_loan *fs_crew_lend(struct fs_crew *crew, void (*fn)(void *ctx), void *ctx)
 {
 	struct fs_crew_loan *loan = crew ? calloc(1, sizeof(*loan)) : NULL;
-	bool idle;
+	struct hand *hand;
 
 	if (loan == NULL)
 		return NULL;
 	*loan = (struct fs_crew_loan){
 		.work = {.nr = 1, .item = run_loan, .ctx = loan}, .fn = fn, .ctx = ctx};
 	lock_take(&crew->lock);
-	idle = crew->nr_idle > 0;
-	if (idle)
+	hand = take_idle_locked(crew);
+	if (hand)
 		TAILQ_INSERT_TAIL(&crew->list, &loan->work, link);
 	lock_drop(&crew->lock);
-	if (!idle) {
+	if (hand == NULL) {
 		free(loan);
 		return NULL;
 	}
-	(void)pthread_cond_signal(&crew->wake);
+	wake_elsewhere(&hand, 1);
 	return loan;
 }
 
@@ -189,8 +247,15 @@ static int start_threads(struct fs_crew *crew)
 	(void)sigfillset(&every);
 	(void)pthread_sigmask(SIG_SETMASK, &every, &old);
 	while (code == 0 && crew->nr_threads < want) {
-		code = pthread_create(&crew->threads[crew->nr_threads], NULL, crew_thread, crew);
-		crew->nr_threads += code == 0;
+		struct hand *hand = &crew->hands[crew->nr_threads];
+
+		hand->crew = crew;
+		lock_cond_init(&hand->wake);
+		code = pthread_create(&hand->thread, NULL, crew_thread, hand);
+		if (code == 0)
+			crew->nr_threads++;
+		else
+			(void)pthread_cond_destroy(&hand->wake);
 	}
 	(void)pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return -code;
@@ -204,8 +269,8 @@ NO_LOCK_CHECK int fs_crew_new(struct fs_crew **out, struct err *err)
 	if (crew == NULL)
 		return err_set(err, -ENOMEM, "no memory for threads that capture");
 	TAILQ_INIT(&crew->list);
+	LIST_INIT(&crew->idle);
 	lock_init(&crew->lock, LOCK_RANK_QUEUE, "fs_crew.lock");
-	lock_cond_init(&crew->wake);
 	lock_cond_init(&crew->done);
 	ret = start_threads(crew);
 	if (ret < 0) {
@@ -222,11 +287,13 @@ void fs_crew_free(struct fs_crew *crew)
 		return;
 	lock_take(&crew->lock);
 	crew->stop = true;
-	(void)pthread_cond_broadcast(&crew->wake);
-	lock_drop(&crew->lock);
 	for (int i = 0; i < crew->nr_threads; i++)
-		(void)pthread_join(crew->threads[i], NULL);
-	(void)pthread_cond_destroy(&crew->wake);
+		(void)pthread_cond_broadcast(&crew->hands[i].wake);
+	lock_drop(&crew->lock);
+	for (int i = 0; i < crew->nr_threads; i++) {
+		(void)pthread_join(crew->hands[i].thread, NULL);
+		(void)pthread_cond_destroy(&crew->hands[i].wake);
+	}
 	(void)pthread_cond_destroy(&crew->done);
 	lock_fini(&crew->lock);
 	free(crew);
