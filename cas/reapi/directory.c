@@ -415,7 +415,8 @@ static int decode_message(const Reapi__Directory *msg, struct cas_directory *dir
 	return 0;
 }
 
-int cas_directory_decode(const void *data, size_t len, struct cas_directory **out, struct err *err)
+int cas_directory_decode_any(const void *data, size_t len, struct cas_directory **out,
+			     struct err *err)
 {
 	struct cas_directory *dir = NULL;
 	struct directory_priv *priv;
@@ -450,4 +451,22 @@ int cas_directory_decode(const void *data, size_t len, struct cas_directory **ou
 	priv->arena.limit = 0;
 	*out = dir;
 	return 0;
+}
+
+int cas_directory_decode(const void *data, size_t len, struct cas_directory **out, struct err *err)
+{
+	struct cas_directory *dir = NULL;
+	struct directory_priv *priv;
+	int ret = cas_directory_new(&dir);
+
+	if (ret < 0)
+		return ret;
+	priv = dir->priv;
+	if (cas_directory_read_plain(data, len, &priv->arena, &dir->nodes, &dir->nr_nodes) == 1) {
+		priv->cap = dir->nr_nodes;
+		*out = dir;
+		return 0;
+	}
+	cas_directory_free(dir);
+	return cas_directory_decode_any(data, len, out, err);
 }

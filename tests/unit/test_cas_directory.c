@@ -10,7 +10,9 @@
 #include "cas/base/buf.h"
 #include "cas/base/err.h"
 #include "cas/hash.h"
+#include "cas/base/arena_i.h"
 #include "cas/reapi/directory.h"
+#include "cas/reapi/directory_i.h"
 
 #define HEX "106b6bf6e953adcfda77f9ac275b7780added4fbe2f56b7558141a6af42c5f82"
 
@@ -515,6 +517,130 @@ static void test_200000_entries_are_no_matter(void **state)
 	cas_directory_free(again);
 }
 
+/* 1: read without the library, and to the same; 0: left to it. */
+static int assert_read_alike(const struct buf *b)
+{
+	struct cas_directory *want = NULL;
+	struct cas_arena arena = {0};
+	struct cas_node *nodes = NULL;
+	size_t nr = 0;
+	int plain = cas_directory_read_plain(b->data, b->len, &arena, &nodes, &nr);
+	int ret = cas_directory_decode_any(b->data, b->len, &want, NULL);
+
+	assert_true(plain == 0 || (plain == 1 && ret == 0));
+	if (plain == 1) {
+		assert_int_equal(nr, want->nr_nodes);
+		assert_false(want->props.has_mtime || want->props.has_mode ||
+			     want->props.nr_other || want->props.bare);
+	}
+	for (size_t i = 0; plain == 1 && i < nr; i++) {
+		const struct cas_node *a = &nodes[i];
+		const struct cas_node *n = &want->nodes[i];
+
+		assert_int_equal(a->kind, n->kind);
+		assert_int_equal(a->executable, n->executable);
+		assert_string_equal(a->name, n->name);
+		assert_string_equal(a->target ? a->target : "", n->target ? n->target : "");
+		assert_memory_equal(&a->digest, &n->digest, sizeof(a->digest));
+		assert_memory_equal(&a->props, &n->props, sizeof(a->props));
+		assert_false(n->props.has_mtime || n->props.bare);
+	}
+	free(nodes);
+	cas_arena_fini(&arena);
+	cas_directory_free(want);
+	return plain;
+}
+
+static void encode_nodes(const struct cas_node *nodes, size_t nr, struct buf *out)
+{
+	struct cas_directory *dir;
+	struct cas_digest digest;
+
+	assert_int_equal(cas_directory_new(&dir), 0);
+	for (size_t i = 0; i < nr; i++)
+		assert_int_equal(cas_directory_add(dir, &nodes[i]), 0);
+	assert_int_equal(cas_directory_encode(dir, out, &digest, NULL), 0);
+	cas_directory_free(dir);
+}
+
+/* Every byte of a Directory with each kind of entry becomes every other, goes, or is doubled. */
+static void test_plain_reader_accepts_what_the_library_does_and_the_same(void **state)
+{
+	struct cas_node nodes[] = {
+		file_node("a", "", false),
+		file_node("c", "some", true),
+		{.kind = CAS_NODE_DIRECTORY, .name = "b", .digest = cas_digest_empty},
+		{.kind = CAS_NODE_DIRECTORY, .name = "d", .digest = cas_digest_empty},
+		{.kind = CAS_NODE_SYMLINK, .name = "ab", .target = "c"},
+		{.kind = CAS_NODE_SYMLINK, .name = "e\xc3\xa4", .target = "../x"},
+	};
+	auto_buf struct buf b = {0};
+	size_t nr_plain = 0;
+
+	(void)state;
+	nodes[1].digest.size = 300;
+	nodes[3].digest.hash[0] ^= 1;
+	nodes[3].digest.size = INT64_MAX;
+	encode_nodes(nodes, 6, &b);
+	assert_int_equal(assert_read_alike(&b), 1);
+	for (size_t i = 0; i < b.len; i++) {
+		auto_buf struct buf other = {0};
+
+		for (int to = 0; to < 256; to++) {
+			buf_reset(&other);
+			assert_int_equal(buf_append(&other, b.data, b.len), 0);
+			other.data[i] = (char)to;
+			nr_plain += (size_t)assert_read_alike(&other);
+		}
+		buf_reset(&other);
+		assert_int_equal(buf_append(&other, b.data, i), 0);
+		nr_plain += (size_t)assert_read_alike(&other);
+		assert_int_equal(buf_append(&other, b.data + i + 1, b.len - i - 1), 0);
+		nr_plain += (size_t)assert_read_alike(&other);
+		buf_reset(&other);
+		assert_int_equal(buf_append(&other, b.data, i + 1), 0);
+		assert_int_equal(buf_append(&other, b.data + i, b.len - i), 0);
+		nr_plain += (size_t)assert_read_alike(&other);
+	}
+	/* Another digit of a hash, another letter of a name: there are many of those. */
+	assert_true(nr_plain > b.len);
+}
+
+/* Each kind alone, each pair, empty lists between; what has properties, or is large, is not. */
+static void test_plain_reader_knows_each_kind_alone(void **state)
+{
+	const struct cas_node all[] = {
+		file_node("f", "x", true),
+		{.kind = CAS_NODE_DIRECTORY, .name = "d", .digest = cas_digest_empty},
+		{.kind = CAS_NODE_SYMLINK, .name = "l", .target = "f"},
+	};
+	struct cas_node dated = file_node("t", "x", false);
+	auto_buf struct buf b = {0};
+	struct cas_arena arena = {0};
+	struct cas_node *nodes;
+	size_t nr;
+
+	(void)state;
+	for (unsigned set = 1; set < 8; set++) {
+		struct cas_node some[3];
+
+		nr = 0;
+		for (unsigned i = 0; i < 3; i++) {
+			if (set & 1U << i)
+				some[nr++] = all[i];
+		}
+		buf_reset(&b);
+		encode_nodes(some, nr, &b);
+		assert_int_equal(assert_read_alike(&b), 1);
+	}
+	dated.props.has_mtime = true;
+	buf_reset(&b);
+	encode_nodes(&dated, 1, &b);
+	assert_int_equal(cas_directory_read_plain(b.data, b.len, &arena, &nodes, &nr), 0);
+	assert_int_equal(cas_directory_read_plain(NULL, 0, &arena, &nodes, &nr), 0);
+	cas_arena_fini(&arena);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -532,6 +658,8 @@ int main(void)
 		cmocka_unit_test(test_node_properties_survive),
 		cmocka_unit_test(test_bad_node_properties_are_refused),
 		cmocka_unit_test(test_encode_refuses_what_no_directory_holds),
+		cmocka_unit_test(test_plain_reader_accepts_what_the_library_does_and_the_same),
+		cmocka_unit_test(test_plain_reader_knows_each_kind_alone),
 		cmocka_unit_test(test_200000_entries_are_no_matter),
 	};
 
