@@ -13,6 +13,7 @@
 
 #include "cas/cas.h"
 #include "fs/capture/result.h"
+#include "fs/sandbox/journal.h"
 
 #define RECORD_MAX (16 << 20)
 #define RESULT_MAX (256 << 20)
@@ -146,14 +147,41 @@ static int result_roots(int dir_fd, const char *id, const struct sink *sink, str
 	return ret;
 }
 
-static int sandbox_roots(int dir_fd, const char *id, const struct sink *sink, struct err *err)
+static int moved_root(void *ctx, const struct cas_digest *digest)
 {
+	const struct sink *sink = ctx;
+
+	return sink->root(sink->arg, digest, false);
+}
+
+/* What a capture that was cut has moved to the store, from where it goes back. */
+static int moved_roots(struct cas_store *store, const char *id, const struct sink *sink,
+		       struct err *err)
+{
+	auto_free char *path = NULL;
+	auto_close int fd = -1;
+
+	if (asprintf(&path, "sandboxes/%s", id) < 0) {
+		path = NULL;
+		return err_set(err, -ENOMEM, "out of memory");
+	}
+	fd = openat(cas_store_dir_fd(store), path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : err_set(err, -errno, "cannot open %s: %m", path);
+	return fs_journal_blobs(store, fd, moved_root, (void *)(uintptr_t)sink, err);
+}
+
+static int sandbox_roots(struct cas_store *store, const char *id, const struct sink *sink,
+			 struct err *err)
+{
+	int dir_fd = cas_store_dir_fd(store);
 	auto_free char *path = NULL;
 	struct cas_digest root;
 	json_t *record = NULL;
 	const char *text;
 	const char *state;
 	bool finished;
+	bool lost;
 	int ret;
 
 	if (asprintf(&path, "sandboxes/%s/record", id) < 0) {
@@ -170,8 +198,11 @@ static int sandbox_roots(int dir_fd, const char *id, const struct sink *sink, st
 		ret = err_set(err, -EUCLEAN, "%s names no root, so what it needs is unknown", path);
 	state = json_string_value(json_object_get(record, "state"));
 	finished = state && strcmp(state, "finished") == 0;
+	lost = state && strcmp(state, "lost") == 0;
 	json_decref(record);
-	return ret == 0 && finished ? result_roots(dir_fd, id, sink, err) : ret;
+	if (ret != 0 || lost)
+		return ret;
+	return finished ? result_roots(dir_fd, id, sink, err) : moved_roots(store, id, sink, err);
 }
 
 static int all_sandboxes(struct cas_store *store, const struct sink *sink, struct err *err)
@@ -183,7 +214,7 @@ static int all_sandboxes(struct cas_store *store, const struct sink *sink, struc
 	while (ret == 0 && (ret = next_name(store, "sandboxes", dir, &de, err)) > 0) {
 		ret = 0;
 		if (de->d_name[0] != '.')
-			ret = sandbox_roots(cas_store_dir_fd(store), de->d_name, sink, err);
+			ret = sandbox_roots(store, de->d_name, sink, err);
 	}
 	return ret;
 }

@@ -11,10 +11,10 @@ struct err;
 
 /*
  * Call @root for the input root of every sandbox with a record, for all that its result
- * names, and for every pin; non-zero from it stops and is returned. Reads
- * STORE/sandboxes and STORE/pins alone, so any process may. A sandbox without a record is
- * not there; one that is removed meanwhile may be told of.
- * -EUCLEAN: a record or result cannot be understood, so what it needs is unknown.
+ * names, or that a capture cut in the middle moved to the store, and for every pin; non-zero from
+ * it stops and is returned. Reads files of the store alone, so any process may. A sandbox without a
+ * record is not there; one that is removed meanwhile may be told of. -EUCLEAN: a record or result
+ * cannot be understood, so what it needs is unknown.
  */
 int control_roots_each(struct cas_store *store,
 		       int (*root)(void *arg, const struct cas_digest *d, bool is_directory),

@@ -33,7 +33,9 @@
  *   result           the binary ActionResult
  *   record           FINISHED: the result counts, the journal no longer does
  *
- * A capture that fails, or that a restart finds cut, is undone from the journal. With
+ * A capture that fails, or that a restart finds cut, is undone from the journal, which may
+ * fail itself: files are copied out of the store, and the disk may be full. Then it is
+ * done before the next capture, and eviction keeps what the journal wants. With
  * full durability each step is on disk before the next; else blobs and their rows are
  * synced soon after the answer.
  *
@@ -304,8 +306,23 @@ static void undo(struct finish *f)
 	struct err err = {0};
 	int dir_fd = fs_sandbox_dir(f->all, f->sb, &err);
 
-	if (dir_fd < 0 || fs_journal_undo(f->all->store, dir_fd, &err) < 0)
-		log_error("sandbox %s: %s", f->sb->rec.id, err.msg);
+	f->sb->cut = dir_fd < 0 || fs_journal_undo(f->all->store, dir_fd, &err) < 0;
+	if (f->sb->cut)
+		log_error("sandbox %s: its outputs are given back when it is finished again: %s",
+			  f->sb->rec.id, err.msg);
+}
+
+/* What an undo could not do before. */
+static int undo_cut(struct finish *f)
+{
+	int ret = fs_journal_undo(f->all->store, f->dir_fd, f->err);
+
+	if (ret < 0)
+		return err_context(f->err, ret,
+				   "sandbox %s: cannot give back what its last finish moved",
+				   f->sb->rec.id);
+	f->sb->cut = false;
+	return 0;
 }
 
 /* Off to the tiers, when any takes it. The capture stands, whatever comes of that. */
@@ -358,9 +375,10 @@ static int finish_frozen(struct finish *f)
 		ret = settle_result(f);
 	if (ret == 0)
 		publish(f);
-	end_capture(f);
+	/* As long as no eviction may come between: no result names what has moved. */
 	if (ret < 0)
 		undo(f);
+	end_capture(f);
 	return ret;
 }
 
@@ -483,6 +501,9 @@ static int finish_now(struct finish *f)
 	if (sb->rec.state == FS_SANDBOX_LOST)
 		return err_set(f->err, -ESTALE, "sandbox %s is lost: its outputs cannot be trusted",
 			       sb->rec.id);
+	ret = sb->cut ? undo_cut(f) : 0;
+	if (ret < 0)
+		return ret;
 	fs_sandbox_times_ending(f->all, sb);
 	ret = freeze(f);
 	if (ret == 0 && !f->spec->remove)

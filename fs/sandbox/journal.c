@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -69,6 +70,10 @@ int fs_journal_open(int dir_fd, struct fs_journal **out, struct err *err)
 	j->fd = openat(dir_fd, FS_JOURNAL_NAME,
 		       O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
 	ret = j->fd < 0 ? -errno : fd_path(dir_fd, j->top);
+	/* Only fs_journal_blobs goes by it, and does more than it has to where there are no locks.
+	 */
+	if (ret == 0)
+		(void)flock(j->fd, LOCK_EX);
 	if (ret < 0) {
 		fs_journal_close(j);
 		return err_set(err, ret, "cannot open the journal of a capture: %s",
@@ -296,30 +301,64 @@ static int give_back(struct cas_store *store, int dir_fd, const struct moved_fil
 	return 0;
 }
 
+/* The files of the journal, and what has become of each. @text holds their paths. */
+static int load(struct cas_store *store, int dir_fd, struct buf *text, struct undo *u,
+		struct err *err)
+{
+	bool any = false;
+	int ret = io_read_file(dir_fd, FS_JOURNAL_NAME, JOURNAL_MAX, text);
+
+	if (ret == 0 && text->len > 0)
+		ret = parse_all(text, dir_fd, u, &any);
+	if (ret < 0 && ret != -ENOENT)
+		return err_set(err, ret, "cannot read the journal of a capture: %s",
+			       strerrordesc_np(-ret));
+	if (u->nr > 1)
+		qsort(u->files, u->nr, sizeof(*u->files), by_ino);
+	return any ? cas_store_walk(store, match_blob, NULL, u, err) : 0;
+}
+
 int fs_journal_undo(struct cas_store *store, int dir_fd, struct err *err)
 {
 	auto_buf struct buf text = {0};
 	struct undo u = {0};
-	bool any = false;
-	int ret = io_read_file(dir_fd, FS_JOURNAL_NAME, JOURNAL_MAX, &text);
+	int ret = load(store, dir_fd, &text, &u, err);
 
-	if (ret == -ENOENT)
-		return 0;
-	if (ret == 0 && text.len > 0)
-		ret = parse_all(&text, dir_fd, &u, &any);
-	if (ret < 0) {
-		free(u.files);
-		return err_set(err, ret, "the journal of a capture is damaged: %s",
-			       strerrordesc_np(-ret));
-	}
-	if (u.nr > 1)
-		qsort(u.files, u.nr, sizeof(*u.files), by_ino);
-	if (any)
-		ret = cas_store_walk(store, match_blob, NULL, &u, err);
 	for (size_t i = 0; ret == 0 && i < u.nr; i++)
 		ret = give_back(store, dir_fd, &u.files[i], err);
 	free(u.files);
 	return ret < 0 ? ret : fs_journal_drop(dir_fd, err);
+}
+
+/* 1: nobody writes to it. */
+static int is_left(int dir_fd)
+{
+	auto_close int fd = openat(dir_fd, FS_JOURNAL_NAME, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	return flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK ? 0 : 1;
+}
+
+int fs_journal_blobs(struct cas_store *store, int dir_fd,
+		     int (*each)(void *ctx, const struct cas_digest *digest), void *ctx,
+		     struct err *err)
+{
+	auto_buf struct buf text = {0};
+	struct undo u = {0};
+	int ret = is_left(dir_fd);
+
+	if (ret < 0)
+		return err_set(err, ret, "cannot open the journal of a capture: %s",
+			       strerrordesc_np(-ret));
+	if (ret == 1)
+		ret = load(store, dir_fd, &text, &u, err);
+	for (size_t i = 0; ret == 0 && i < u.nr; i++) {
+		if (u.files[i].found)
+			ret = each(ctx, &u.files[i].digest);
+	}
+	free(u.files);
+	return ret;
 }
 
 int fs_journal_drop(int dir_fd, struct err *err)

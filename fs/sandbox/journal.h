@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+struct cas_digest;
 struct cas_store;
 struct err;
 struct fs_moving;
@@ -16,7 +17,7 @@ struct fs_moving;
  */
 struct fs_journal;
 
-/* In the sandbox's directory @dir_fd, of which a copy is kept; appends to what is there. */
+/* In the sandbox's directory @dir_fd, which outlives it; appends to what is there. */
 int fs_journal_open(int dir_fd, struct fs_journal **out, struct err *err);
 void fs_journal_close(struct fs_journal *j);
 
@@ -27,9 +28,17 @@ int fs_journal_moving(void *ctx, int files_dir_fd, const struct fs_moving *files
 /*
  * Give every file of the journal that left its name back to it, from the store, and all
  * of them their mode and time, then drop the journal. No journal is fine. -EUCLEAN: the journal is
- * damaged, or a file is in neither place (named).
+ * damaged, or a file is in neither place (named). After any failure the journal is still there:
+ * nothing is captured before it could be undone.
  */
 int fs_journal_undo(struct cas_store *store, int dir_fd, struct err *err);
+/*
+ * Call @each for every blob that undoing the journal would give back; non-zero from it stops
+ * and is returned. Of one that a capture is writing to, none.
+ */
+int fs_journal_blobs(struct cas_store *store, int dir_fd,
+		     int (*each)(void *ctx, const struct cas_digest *digest), void *ctx,
+		     struct err *err);
 /* The capture is complete. */
 int fs_journal_drop(int dir_fd, struct err *err);
 

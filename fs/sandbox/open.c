@@ -270,16 +270,28 @@ int fs_sandboxes_open(const struct fs_sandboxes_options *opts, struct fs_sandbox
 	return 0;
 }
 
-static void mark_lost(struct fs_sandboxes *all, struct fs_sandbox *sb, const char *why)
+/* Not @for_good: its record stays as it is, and the next start tries again. */
+static void mark_lost(struct fs_sandboxes *all, struct fs_sandbox *sb, bool for_good,
+		      const char *why)
 {
 	struct err err = {0};
 
-	log_error("sandbox %s: lost: %s", sb->rec.id, why);
+	log_error("sandbox %s: lost%s: %s", sb->rec.id,
+		  for_good ? "" : " until the daemon is started again", why);
 	fs_sandbox_set_state(all, sb, FS_SANDBOX_LOST);
 	fs_sandbox_hide(all, sb, false);
+	if (!for_good)
+		return;
 	if (fs_sandbox_save(all, sb, &err) < 0)
 		log_error("%s", err.msg);
 	fs_sandbox_history(all, sb, "lost");
+}
+
+/* With room again, or more descriptors, the next start finds everything in its place. */
+static bool is_passing(int code)
+{
+	return code == -ENOSPC || code == -EDQUOT || code == -ENOMEM || code == -EMFILE ||
+	       code == -ENFILE;
 }
 
 /* A sandbox that was live or in the middle of finish: as it was, with its outputs. */
@@ -350,7 +362,7 @@ static void restore_one(struct fs_sandboxes *all, struct fs_sandbox *sb)
 		if (ret == 0)
 			ret = restore_live(all, sb, dir_fd, &err);
 		if (ret < 0)
-			mark_lost(all, sb, err_text(&err, ret));
+			mark_lost(all, sb, !is_passing(ret), err_text(&err, ret));
 		break;
 	case FS_SANDBOX_CREATING:
 	case FS_SANDBOX_LOST:

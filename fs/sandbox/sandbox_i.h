@@ -69,6 +69,7 @@ struct fs_sandbox {
 	struct fs_slot *parking;      /* covered: where its root goes, or is; NULL: nowhere */
 	bool frozen;		      /* layers were unmounted for good */
 	bool leftover;		      /* somebody may still write to the uppers */
+	bool cut;		      /* a capture failed that could not be undone so far */
 	bool vouched;		      /* somebody said that nobody is inside, or will be */
 	bool layers_idle;	      /* frozen: nobody was on a layer, and all are off */
 	bool proving;		      /* frozen: whether anybody is inside is still to be asked */
