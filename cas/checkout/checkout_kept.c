@@ -106,10 +106,15 @@ void checkout_snapshot_remove(int temp_fd)
 	checkout_remove_subvolume(temp_fd, CHECKOUT_SNAPSHOT);
 }
 
+/* A checkout that comes meanwhile finds no tree, rather than a part of one. */
 void checkout_remove_kept(int trees_fd, const char *name)
 {
 	auto_close int fd = openat(trees_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char tmp[40] = CAS_TMP_PREFIX;
 
+	if (io_random_hex(tmp + strlen(tmp), 8) == 0 &&
+	    renameat(trees_fd, name, trees_fd, tmp) == 0)
+		name = tmp;
 	if (fd >= 0)
 		checkout_remove_subvolume(fd, CHECKOUT_SNAPSHOT);
 	checkout_remove_subvolume(trees_fd, name);
@@ -120,6 +125,17 @@ int checkout_open_trees(const struct cas_store *store)
 	int fd = openat(store->dir_fd, CHECKOUT_TREES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
+}
+
+/* Or has whoever makes room taken it away? */
+static bool is_still_kept(int trees_fd, const char *key, int dir_fd)
+{
+	struct stat kept;
+	struct stat ours;
+
+	return fstatat(trees_fd, key, &kept, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstat(dir_fd, &ours) == 0 && kept.st_ino == ours.st_ino &&
+	       kept.st_dev == ours.st_dev;
 }
 
 int checkout_use_tree(struct checkout *co, int trees_fd, const char *key, int place_fd,
@@ -137,6 +153,8 @@ int checkout_use_tree(struct checkout *co, int trees_fd, const char *key, int pl
 		openat(dir_fd, CHECKOUT_SNAPSHOT, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (tree_fd < 0 || !stamp_read(dir_fd, &stamp) ||
 	    checkout_look_at_tree(tree_fd, &now) != 1 || !is_same_tree(&stamp, &now)) {
+		if (!is_still_kept(trees_fd, key, dir_fd))
+			return 0;
 		log_warn("the tree kept for checkouts as %s/%s was changed; removing it",
 			 CHECKOUT_TREES, key);
 		checkout_remove_kept(trees_fd, key);

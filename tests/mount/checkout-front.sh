@@ -107,6 +107,21 @@ made
 ran 1 "$CASBOX" checkout "$root" "$T/b/to"
 made
 
+# One that eviction takes while it is looked at was not changed: nothing is said.
+strace -qq -o "$T/trace" -P "$STORE/trees" -e trace=openat -e inject=openat:delay_exit=1500000:when=1 \
+	"$CASBOX" checkout "$root" "$T/b/to" > "$T/out" 2> "$T/err" &
+slow=$!
+await grep -q openat "$T/trace"
+"$FULL_CASBOX" pin "$root"
+"$FULL_CASBOX" gc --max-size 0
+eq "trees kept" "" "$(ls -A "$STORE/trees")"
+wait "$slow"
+eq "said" "" "$(cat "$T/err")"
+grep -q ENOENT "$T/trace" || fail "it was not taken in between: $(cat "$T/trace")"
+made
+ran 1 "$CASBOX" checkout "$root" "$T/b/to"
+made
+
 # A daemon is told of the use, and a file of uses that is full is emptied.
 truncate -s 1M "$STORE/run/uses"
 ran 2 "$CASBOX" checkout "$root" "$T/b/to"
