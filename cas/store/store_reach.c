@@ -29,7 +29,7 @@ int cas_store_check_version(struct cas_store *store, struct err *err)
 	if (fstatat(store->dir_fd, "VERSION", &st, 0) < 0)
 		return errno == ENOENT
 			       ? -ENOENT
-			       : err_set(err, -errno, "cannot read %s/VERSION", store->path);
+			       : err_set(err, -errno, "cannot read %s/VERSION: %m", store->path);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, -EPROTONOSUPPORT, "%s/VERSION is no regular file", store->path);
 	ret = io_read_file(store->dir_fd, "VERSION", VERSION_MAX, &b);

@@ -71,6 +71,6 @@ int control_pin_drop(struct cas_store *store, const struct cas_digest *digest, s
 		return 0;
 	if (errno == ENOENT)
 		return err_set(err, -ENOENT, "%s is not pinned", CAS_DIGEST_TEXT(digest));
-	return err_set(err, -errno, "cannot unpin %s: %s", CAS_DIGEST_TEXT(digest),
-		       strerror(errno));
+	return err_set(err, -errno, "cannot unpin %s in store %s: %s", CAS_DIGEST_TEXT(digest),
+		       cas_store_path(store), strerror(errno));
 }
