@@ -14,11 +14,11 @@
 #include "fs/capture/crew.h"
 #include "fs/capture/early.h"
 
-/* Errors that no other output would be spared. */
+/* Errors that no other output would be spared, or no file as large: they are not the file's. */
 static bool is_fatal(int code)
 {
-	return code == -ENOSPC || code == -EDQUOT || code == -EROFS || code == -ENOMEM ||
-	       code == -EMFILE || code == -ENFILE;
+	return code == -ENOSPC || code == -EDQUOT || code == -EFBIG || code == -EROFS ||
+	       code == -ENOMEM || code == -EMFILE || code == -ENFILE;
 }
 
 /* Whoever asked for the outputs is gone: to go on would keep the sandbox from who comes next. */

@@ -70,4 +70,19 @@ mount_stop
 mount_start --engine fuse
 finish_with_room killed
 mount_stop
+
+# A limit of the daemon's is no fault of the file's, either: another one captures all.
+CASBOX_STORE=$T/other
+put "$T/empty" > "$T/out"
+ulimit -S -f 5000
+mount_start
+ulimit -S -f unlimited
+box=$(sandbox_new "$root" --id limited --output out/)
+make_outputs "$box/out"
+expect 1 "$CASBOX" sandbox finish limited
+said "out/first" "File too large"
+mount_stop
+mount_start
+finish_with_room limited
+mount_stop
 casbox fsck
