@@ -13,6 +13,7 @@
 #include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "cas/evict/evict_i.h"
+#include "cas/landing/landing.h"
 #include "cas/fsck/adopt_i.h"
 #include "cas/spool/spool_i.h"
 #include "cas/store/store_i.h"
@@ -521,8 +522,12 @@ static int count_blobs(struct cas_eviction *e)
 static int run(struct cas_eviction *e, const struct cas_evict_roots *roots)
 {
 	auto_close int lock_fd = -1;
-	int ret = cas_store_sync(e->store, e->err);
+	struct err why = {0};
+	int ret;
 
+	if (cas_landing_settle(e->store, &why) < 0)
+		log_warn("evicting without what has landed: %s", why.msg);
+	ret = cas_store_sync(e->store, e->err);
 	/* Temporaries there go, too, so it comes before everything. */
 	if (ret == 0 && !e->opts->dry_run)
 		ret = cas_adopt_lock(e->store, &lock_fd, e->err);

@@ -1,5 +1,6 @@
 /* cas/fsck/fsck.c - compare every blob with its name */
 #include "cas/fsck/fsck.h"
+#include "cas/landing/landing.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -363,8 +364,8 @@ static void run_threads(struct fsck *f)
 static bool is_part(const char *name)
 {
 	static const char *const parts[] = {
-		".",	 "..",	      "VERSION", "lock",   "cas", "ac",	   "links", "pins",   "run",
-		"spool", "sandboxes", "meta",	 "config", "id",  "owner", "trees", "outbox",
+		".",	 "..",	    "VERSION",	 "lock", "cas",	   "ac", "links", "pins",  "run",
+		"spool", "landing", "sandboxes", "meta", "config", "id", "owner", "trees", "outbox",
 	};
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
@@ -409,6 +410,9 @@ int cas_fsck(struct cas_store *store, const struct cas_fsck_options *opts,
 	ret = cas_store_check_version(store, &why);
 	if (ret < 0)
 		fault(&f, "VERSION: %s", err_text(&why, ret));
+	ret = cas_landing_settle(store, &why);
+	if (ret < 0)
+		fault(&f, "landing: %s", err_text(&why, ret));
 	ret = check_top(&f);
 	if (ret == 0) {
 		run_threads(&f);

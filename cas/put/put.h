@@ -82,6 +82,19 @@ int cas_put_take_known(struct cas_store *store, int dir_fd, const char *name, bo
 		       struct err *err);
 
 /*
+ * What cas_put_take_known would do about a file that may move, without doing it; *out is what the
+ * file holds, and looks like, but for NOT_MOVABLE. Nobody may be able to write to it after that.
+ */
+enum cas_put_outlook {
+	CAS_PUT_MOVABLE,     /* it would be moved */
+	CAS_PUT_IS_BLOB,     /* the store has it, with a row, and counts this as a use */
+	CAS_PUT_NOT_MOVABLE, /* it would be copied */
+};
+int cas_put_look(struct cas_store *store, int dir_fd, const char *name,
+		 const struct cas_put_known *known, struct cas_put_known *out,
+		 enum cas_put_outlook *outlook, struct err *err);
+
+/*
  * For a file that had left its name and was no blob yet when whoever moved it was killed, as
  * earlier versions of cas_put_take did it: give the file of inode @ino its name back, which must be
  * free (-EEXIST); mode, owner and time stay those of a blob. 1: done, 0: there is no such file.

@@ -202,6 +202,63 @@ static int copy(struct taken *t, struct cas_digest *out, struct err *err)
 	return err_set(err, -EAGAIN, "%s changed while it was read, %d times over", t->name, TRIES);
 }
 
+/*
+ * May it be a blob? To look for a file that is not there takes as long as all else about a small
+ * one; what has no row and is one all the same is found when the file is to be moved.
+ */
+static bool is_recorded(struct cas_store *store, const struct cas_digest *digest)
+{
+	struct cas_stamp stamp;
+
+	return store->catalog->ops->blob_find(store->catalog->ctx, digest, &stamp) == 1 ||
+	       cas_pending_find(store, digest, &stamp) == 1;
+}
+
+/* Lease held: it is as it will be. */
+static enum cas_put_outlook look_leased(struct taken *t, const struct cas_put_known *known,
+					struct cas_put_known *out)
+{
+	bool same;
+
+	if (fstat(t->fd, &t->st) < 0 || !S_ISREG(t->st.st_mode) || !may_take(t))
+		return CAS_PUT_NOT_MOVABLE;
+	same = known && known->st.st_dev == t->st.st_dev && is_unchanged(&known->st, &t->st);
+	if (same)
+		*out = *known;
+	else if (cas_copy_probe_fd(t->fd, &out->digest, &out->shrinks) < 0)
+		return CAS_PUT_NOT_MOVABLE;
+	if (out->shrinks)
+		return CAS_PUT_NOT_MOVABLE;
+	out->st = t->st;
+	return is_recorded(t->store, &out->digest) &&
+			       cas_blob_check(t->store, &out->digest, NULL, NULL) == 0
+		       ? CAS_PUT_IS_BLOB
+		       : CAS_PUT_MOVABLE;
+}
+
+int cas_put_look(struct cas_store *store, int dir_fd, const char *name,
+		 const struct cas_put_known *known, struct cas_put_known *out,
+		 enum cas_put_outlook *outlook, struct err *err)
+{
+	struct taken t = {.store = store, .dir_fd = dir_fd, .name = name};
+	auto_close int fd =
+		openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+
+	if (fd < 0)
+		return err_set(err, -errno, "cannot open %s: %m", name);
+	t.fd = fd;
+	*outlook = CAS_PUT_NOT_MOVABLE;
+	if (cas_lease_take(fd) < 0)
+		return 0;
+	*outlook = look_leased(&t, known, out);
+	if (!cas_lease_held(fd))
+		*outlook = CAS_PUT_NOT_MOVABLE;
+	cas_lease_drop(fd);
+	if (*outlook == CAS_PUT_IS_BLOB)
+		store->catalog->ops->blob_touch(store->catalog->ctx, &out->digest);
+	return 0;
+}
+
 int cas_put_take_known(struct cas_store *store, int dir_fd, const char *name, bool may_move,
 		       const struct cas_put_known *known, struct cas_digest *out, bool *moved,
 		       struct err *err)

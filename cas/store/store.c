@@ -15,6 +15,7 @@
 #include "cas/base/err.h"
 #include "cas/base/io.h"
 #include "cas/base/log.h"
+#include "cas/landing/landing.h"
 #include "cas/put/tmp_pool.h"
 #include "cas/spool/spool.h"
 #include "cas/store/store_i.h"
@@ -281,6 +282,7 @@ void cas_store_close(struct cas_store *store)
 		return;
 	if (store->cas_fd >= 0 && cas_store_sync(store, &err) < 0)
 		log_error("closing store %s: %s", store->path, err.msg);
+	cas_landing_stop(store);
 	cas_spool_stop(store);
 	cas_tmp_pool_free(store);
 	close_if(store->lock_fd);

@@ -14,6 +14,7 @@
 #include "cas/fetch/fetch.h"
 #include "cas/fsck/adopt_i.h"
 #include "cas/hash.h"
+#include "cas/landing/landing.h"
 #include "cas/put/tmp.h"
 #include "cas/spool/spool_i.h"
 #include "cas/store/store_i.h"
@@ -59,18 +60,30 @@ bool cas_stamp_known(struct cas_store *store, const struct cas_digest *digest,
 	return cas_pending_find(store, digest, &then) == 1 && cas_stamp_equal(&now, &then);
 }
 
-int cas_store_has(struct cas_store *store, const struct cas_digest *digest)
+int cas_blob_stat(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ], struct stat *st)
 {
 	char path[CAS_LAYOUT_PATH_SZ];
+
+	cas_layout_path(hash, path);
+	if (fstatat(store->cas_fd, path, st, AT_SYMLINK_NOFOLLOW) == 0)
+		return 0;
+	if (errno != ENOENT || cas_landing_want(store, hash) == 0)
+		return -errno;
+	return fstatat(store->cas_fd, path, st, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+int cas_store_has(struct cas_store *store, const struct cas_digest *digest)
+{
 	struct stat st;
+	int ret;
 
 	if (cas_digest_is_empty(digest))
 		return 1;
 	if (cas_spool_has(store, digest))
 		return 1;
-	cas_layout_path(digest->hash, path);
-	if (fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	ret = cas_blob_stat(store, digest->hash, &st);
+	if (ret < 0)
+		return ret == -ENOENT || ret == -ENOTDIR ? 0 : ret;
 	return S_ISREG(st.st_mode) && (uint64_t)st.st_size == digest->size;
 }
 
@@ -90,7 +103,6 @@ int cas_store_blocks(struct cas_store *store, const struct cas_digest *digest, u
 int cas_store_resolve(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
 		      struct cas_digest *out)
 {
-	char path[CAS_LAYOUT_PATH_SZ];
 	struct cas_digest d;
 	struct stat st;
 	int ret;
@@ -104,9 +116,9 @@ int cas_store_resolve(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
 	if (ret != 1)
 		ret = store->catalog->ops->size_find(store->catalog->ctx, hash, &d.size);
 	if (ret != 1) {
-		cas_layout_path(hash, path);
-		if (fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-			return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+		ret = cas_blob_stat(store, hash, &st);
+		if (ret < 0)
+			return ret == -ENOENT || ret == -ENOTDIR ? 0 : ret;
 		/* Only the empty blob is empty: this one has lost its bytes. */
 		if (!S_ISREG(st.st_mode) || st.st_size == 0)
 			return 0;
@@ -296,6 +308,8 @@ static int open_here(struct cas_store *store, const struct cas_digest *digest, b
 	if (cas_spool_check(store, digest, fd, NULL) == 0)
 		return 0;
 	ret = cas_blob_check(store, digest, fd, err);
+	if (ret == -ENOENT && cas_landing_want(store, digest->hash) == 1)
+		ret = cas_blob_check(store, digest, fd, err);
 	if (ret == 0 && is_use) {
 		store->catalog->ops->blob_touch(store->catalog->ctx, digest);
 		cas_adopt_hit(store, digest);

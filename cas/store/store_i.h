@@ -14,6 +14,7 @@
 
 struct buf;
 struct cas_fetch;
+struct cas_landings;
 struct cas_outbox;
 struct cas_spool;
 struct cas_tmp_pool;
@@ -73,9 +74,10 @@ struct cas_store {
 	_Atomic uint64_t nr_put_known;
 
 	const struct cas_catalog *catalog;
-	struct cas_fetch *fetch;   /* NULL: no tiers */
-	struct cas_outbox *outbox; /* NULL: none that is written to */
-	struct cas_tmp_pool *tmps; /* NULL: none is kept */
+	struct cas_fetch *fetch;       /* NULL: no tiers */
+	struct cas_outbox *outbox;     /* NULL: none that is written to */
+	struct cas_tmp_pool *tmps;     /* NULL: none is kept */
+	struct cas_landings *landings; /* NULL: this process does not serve; cas/landing */
 	struct cas_shard shards[CAS_LAYOUT_NR_SHARDS];
 
 	struct lock writer_lock; /* a leaf */
@@ -142,6 +144,9 @@ bool cas_stamp_equal(const struct cas_stamp *a, const struct cas_stamp *b);
  */
 int cas_blob_check(struct cas_store *store, const struct cas_digest *digest, int *fd,
 		   struct err *err);
+
+/* Stat the blob's file in cas/, where it is brought now if it has landed. Negative errno. */
+int cas_blob_stat(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ], struct stat *st);
 
 /* As cas_store_read_blob, but this counts as no use of the blob. */
 int cas_blob_peek(struct cas_store *store, const struct cas_digest *digest, size_t max,

@@ -8,6 +8,7 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
+#include "cas/landing/landing.h"
 #include "cas/store/store_i.h"
 
 /* "links/0444/HH/" and the longest name */
@@ -184,12 +185,11 @@ int cas_store_walk_shard(struct cas_store *store, unsigned shard,
 int cas_store_look(struct cas_store *store, const uint8_t hash[CAS_HASH_SZ],
 		   struct cas_store_blob *out)
 {
-	char path[CAS_LAYOUT_PATH_SZ];
 	struct stat st;
+	int ret = cas_blob_stat(store, hash, &st);
 
-	cas_layout_path(hash, path);
-	if (fstatat(store->cas_fd, path, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
+	if (ret < 0)
+		return ret == -ENOENT || ret == -ENOTDIR ? 0 : ret;
 	if (!S_ISREG(st.st_mode))
 		return 0;
 	blob_of(hash, &st, out);
@@ -238,7 +238,7 @@ int cas_store_walk(struct cas_store *store,
 		   int (*foreign)(void *ctx, const char *path), void *ctx, struct err *err)
 {
 	struct public_walk w = {.each = each, .foreign = foreign, .ctx = ctx};
-	int ret = 0;
+	int ret = cas_landing_settle(store, err);
 
 	for (unsigned i = 0; i < CAS_LAYOUT_NR_SHARDS && ret == 0; i++)
 		ret = cas_walk_shard(store->cas_fd, "cas", i, tell, &w, err);

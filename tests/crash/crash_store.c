@@ -1,4 +1,4 @@
-/* tests/crash/crash_store.c - die at each step of a put, a take, a result, an eviction */
+/* tests/crash/crash_store.c - die at each step of a put, take, landing, result, eviction */
 #include "tests/lib/tests.h"
 
 #include <dirent.h>
@@ -18,6 +18,8 @@
 #include "cas/base/log.h"
 #include "cas/evict/evict.h"
 #include "cas/fsck/fsck.h"
+#include "cas/hash.h"
+#include "cas/landing/landing.h"
 #include "cas/put/put.h"
 #include "cas/reapi.pb-c.h"
 #include "cas/store/store.h"
@@ -379,11 +381,95 @@ static bool crash_at(const char *dir, unsigned nth, bool after)
 	return ended == 1;
 }
 
+/* --- files that land --- */
+
+#define NR_LANDING 3
+
+static void prepare_box(const char *dir)
+{
+	struct cas_store *store = open_store(dir);
+
+	assert_non_null(store);
+	cas_store_close(store);
+	assert_int_equal(io_remove_tree(AT_FDCWD, tests_path(dir, "box"), NULL), 0);
+	for (unsigned i = 0; i < NR_LANDING; i++) {
+		unsigned char *data = tests_noise(SMALL, 10 + i);
+		char name[32];
+
+		(void)snprintf(name, sizeof(name), "box/upper/0/u/f%u", i);
+		tests_write_file(tests_path(dir, name), data, SMALL, 0644);
+		free(data);
+	}
+}
+
+static int list_box(struct cas_store *store, int box_fd)
+{
+	auto_close int upper_fd = openat(box_fd, "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_close int dir_fd = openat(box_fd, "upper/0/u", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_close int landing_fd = -1;
+	struct cas_landing_list *list = NULL;
+	struct cas_digest d;
+	int ret = cas_landing_list_new(store, upper_fd, &list);
+
+	for (unsigned i = 0; ret == 0 && i < NR_LANDING; i++) {
+		char name[16];
+
+		(void)snprintf(name, sizeof(name), "f%u", i);
+		ret = cas_landing_offer(list, dir_fd, "0/u", name, NULL, &d, NULL) == 1 ? 0 : -EIO;
+	}
+	if (ret == 0)
+		ret = mkdirat(box_fd, "landing", 0700);
+	landing_fd = openat(box_fd, "landing", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (ret == 0)
+		ret = cas_landing_list_write(list, landing_fd, NULL);
+	cas_landing_list_free(list);
+	return ret;
+}
+
+static int run_landing(const char *dir)
+{
+	struct cas_store *store = open_store(dir);
+	auto_close int box_fd = open(tests_path(dir, "box"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int ret = store ? cas_landing_start(store, NULL) : -EIO;
+
+	if (ret == 0)
+		ret = list_box(store, box_fd);
+	if (ret == 0)
+		ret = renameat(box_fd, "upper", box_fd, "landing/upper");
+	if (ret == 0)
+		ret = cas_landing_take(store, box_fd, "landing", NULL);
+	if (ret == 0)
+		ret = cas_landing_settle(store, NULL);
+	return ret;
+}
+
+/* In the box, all of them, or in the store. */
+static void check_landing(const char *dir, struct cas_store *store)
+{
+	bool in_box = access(tests_path(dir, "box/upper"), F_OK) == 0 ||
+		      access(tests_path(dir, "box/landing/upper"), F_OK) == 0;
+
+	for (unsigned i = 0; i < NR_LANDING; i++) {
+		unsigned char *data = tests_noise(SMALL, 10 + i);
+		struct cas_digest d;
+
+		assert_int_equal(cas_hash_bytes(data, SMALL, &d), 0);
+		if (in_box)
+			assert_int_equal(cas_store_has(store, &d), 0);
+		else
+			tests_assert_blob(store, &d, data, SMALL);
+		free(data);
+	}
+	assert_int_equal(access(tests_path(dir, "store/landing"), F_OK), -1);
+	check_retry(dir, store);
+}
+
 static const struct scenario scenarios[] = {
 	{"put", prepare_nothing, run_put, check_retry, false, CAS_DURABILITY_BATCH},
 	{"put, full", prepare_nothing, run_put, check_retry, false, CAS_DURABILITY_FULL},
 	{"put, named", prepare_nothing, run_put, check_retry, true, CAS_DURABILITY_BATCH},
 	{"take", prepare_file, run_take, check_take, false, CAS_DURABILITY_NONE},
+	{"landing", prepare_box, run_landing, check_landing, false, CAS_DURABILITY_NONE},
 	{"repair", prepare_wrong_blob, run_repair, check_retry, false, CAS_DURABILITY_NONE},
 	{"action", prepare_nothing, run_action, check_action, false, CAS_DURABILITY_NONE},
 	{"variant", prepare_nothing, run_variant, check_variant, false, CAS_DURABILITY_NONE},
