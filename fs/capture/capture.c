@@ -325,7 +325,7 @@ static int capture_some(struct fs_capture_walk *w, struct fs_merge_dir *dir,
 	int ret = fs_put_files(&a, dir, list, from, to);
 
 	for (size_t i = from; ret == 0 && i < to; i++) {
-		const char *name = list->names[i];
+		const char *name = list->names[i].name;
 		bool is_put = at < a.nr && a.files[at].name == name;
 
 		ret = fs_capture_push(w, name);
@@ -531,6 +531,7 @@ int fs_capture_run(const struct fs_merge *m, struct fs_derived *derived,
 		ret = fs_blobs_put(&w.blobs, m->store, opts->crew, err);
 	fs_blobs_fini(&w.blobs);
 	buf_fini(&w.path);
+	free(w.landing_dir);
 	if (ret < 0) {
 		fs_capture_fini(&got);
 		return ret;

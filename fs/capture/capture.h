@@ -9,6 +9,7 @@
 #include "fs/capture/merge.h"
 #include "fs/sandbox/outputs.h"
 
+struct cas_landing_list;
 struct cas_store;
 struct err;
 struct fs_crew;
@@ -52,6 +53,11 @@ struct fs_capture_options {
 	int (*moving)(void *ctx, int dir_fd, const struct fs_moving *files, size_t nr,
 		      struct err *err);
 	void *moving_ctx;
+	/*
+	 * Where files that may move are listed instead, past the first few: they are blobs
+	 * when the list has landed (cas/landing). NULL: they move.
+	 */
+	struct cas_landing_list *landing;
 	/* Places that showed another file system, and why they are left out; NULL: none. */
 	const struct fs_findings *foreign;
 	const _Atomic bool *left; /* true: end with -ECANCELED; NULL: never */

@@ -1,4 +1,5 @@
 /* fs/capture/capture_files.c - files of the uppers become blobs */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -8,11 +9,14 @@
 
 #include "cas/base/auto.h"
 #include "cas/base/err.h"
+#include "cas/landing/landing.h"
 #include "cas/put/put.h"
 #include "cas/store/store.h"
 #include "fs/capture/capture_i.h"
 #include "fs/capture/crew.h"
 #include "fs/capture/early.h"
+
+#define MOVED_MAX 32 /* to land takes as long as to move so many */
 
 /* Errors that no other output would be spared, or no file as large: they are not the file's. */
 static bool is_fatal(int code)
@@ -39,16 +43,25 @@ static size_t list_movable(const struct fs_put_file *files, size_t nr, struct fs
 	return nr_listed;
 }
 
+/* The files of @dir_fd are to land, if they can be named. */
+static bool begin_landing(struct fs_capture_walk *w, int dir_fd, size_t nr)
+{
+	free(steal_ptr(&w->landing_dir));
+	w->nr_moving += nr;
+	if (w->opts->landing && w->nr_moving > MOVED_MAX)
+		w->landing_dir = cas_landing_list_path(w->opts->landing, dir_fd);
+	return w->landing_dir != NULL;
+}
+
 /* One line of a journal at a time took a fifth of the time that a small file takes. */
-int fs_put_announce(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *files,
-		    size_t nr)
+int fs_put_announce(struct fs_capture_walk *w, int dir_fd, struct fs_put_file *files, size_t nr)
 {
 	const struct fs_capture_options *opts = w->opts;
 	auto_free struct fs_moving *list = NULL;
 	size_t nr_listed;
 	int ret = 0;
 
-	if (!opts->may_move || nr == 0)
+	if (!opts->may_move || nr == 0 || begin_landing(w, dir_fd, nr))
 		return 0;
 	list = calloc(nr, sizeof(*list));
 	if (list == NULL)
@@ -61,12 +74,26 @@ int fs_put_announce(const struct fs_capture_walk *w, int dir_fd, struct fs_put_f
 	return ret < 0 ? ret : 0;
 }
 
+static int put_or_list(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *f,
+		       const struct cas_put_known *known, struct err *err)
+{
+	bool moved;
+	int ret = 0;
+
+	if (w->landing_dir)
+		ret = cas_landing_offer(w->opts->landing, dir_fd, w->landing_dir, f->name, known,
+					&f->digest, err);
+	if (ret != 0)
+		return ret < 0 ? ret : 0;
+	return cas_put_take_known(w->m->store, dir_fd, f->name, f->may_move, known, &f->digest,
+				  &moved, err);
+}
+
 void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *f)
 {
 	struct fs_early_hint hint;
 	bool known = fs_early_find(w->opts->early, &f->st, &hint) == 1;
 	struct err err = {0};
-	bool moved;
 
 	if (is_left(w->opts)) {
 		f->fatal = true;
@@ -78,8 +105,7 @@ void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file
 		f->digest = hint.known.digest;
 		return;
 	}
-	f->ret = cas_put_take_known(w->m->store, dir_fd, f->name, f->may_move,
-				    known ? &hint.known : NULL, &f->digest, &moved, &err);
+	f->ret = put_or_list(w, dir_fd, f, known ? &hint.known : NULL, &err);
 	f->fatal = f->ret < 0 && is_fatal(f->ret);
 	f->why = f->ret < 0 ? strdup(err_text(&err, f->ret)) : NULL;
 }
@@ -100,18 +126,27 @@ void fs_put_files_fini(struct fs_put_files *a)
 	free(a->files);
 }
 
+/* A file of the upper, as it seems. */
+static bool is_file(int dir_fd, const struct fs_listed *listed)
+{
+	struct stat st;
+
+	if (listed->type != DT_UNKNOWN)
+		return listed->type == DT_REG;
+	return fstatat(dir_fd, listed->name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+}
+
 /* If it is a file of the upper, put it with the others. The path at hand is its own. */
 static int add_ahead(struct fs_put_files *a, const struct fs_merge_dir *dir,
-		     const struct fs_listing *list, const char *name)
+		     const struct fs_listing *list, const struct fs_listed *listed)
 {
 	struct fs_put_file *f = &a->files[a->nr];
 	struct fs_capture_walk *w = a->w;
+	const char *name = listed->name;
 	struct fs_entry entry;
-	struct stat st;
 	int ret;
 
-	if (cas_name_check(name, strlen(name)) < 0 ||
-	    fstatat(dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
+	if (!is_file(dir->fd, listed) || cas_name_check(name, strlen(name)) < 0)
 		return 0;
 	ret = fs_merge_child(w->m, dir, list, buf_str(&w->path), name, &entry, w->err);
 	if (ret < 0)
@@ -141,9 +176,9 @@ int fs_put_files(struct fs_put_files *a, const struct fs_merge_dir *dir,
 	if (a->files == NULL)
 		return fs_capture_no_memory(w);
 	for (size_t i = from; ret == 0 && i < to; i++) {
-		ret = fs_capture_push(w, list->names[i]);
+		ret = fs_capture_push(w, list->names[i].name);
 		if (ret == 0)
-			ret = add_ahead(a, dir, list, list->names[i]);
+			ret = add_ahead(a, dir, list, &list->names[i]);
 		fs_capture_pop(w, len);
 	}
 	if (ret == 0)

@@ -15,6 +15,8 @@ struct fs_capture_walk {
 	struct fs_capture *out;
 	struct buf path; /* of the entry at hand, relative to the root */
 	int depth;
+	size_t nr_moving;      /* files that were to move so far */
+	char *landing_dir;     /* of the files at hand, below the landing's top; NULL: they move */
 	struct fs_blobs blobs; /* Directories and Trees that are still to be put */
 	struct err *err;
 	char target[CAS_TARGET_MAX + 2]; /* of the symlink at hand */
@@ -48,8 +50,7 @@ struct fs_put_files {
 /* capture_files.c */
 
 /* Before they are put: which of the @nr files may leave their directory, and note that. */
-int fs_put_announce(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *files,
-		    size_t nr);
+int fs_put_announce(struct fs_capture_walk *w, int dir_fd, struct fs_put_file *files, size_t nr);
 /* Put @f into the store: any thread, changes nothing else. */
 void fs_put_file(const struct fs_capture_walk *w, int dir_fd, struct fs_put_file *f);
 

@@ -155,13 +155,13 @@ static int diff_names(struct differ *d, struct fs_merge_dir *dir, const struct f
 	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < list->nr; i++)
-		ret = diff_name(d, dir, list, expected, list->names[i]);
+		ret = diff_name(d, dir, list, expected, list->names[i].name);
 	for (size_t i = 0; !same_inputs && ret == 0 && i < expected->nr_nodes; i++) {
 		const char *name = expected->nodes[i].name;
 
-		while (at < list->nr && strcmp(list->names[at], name) < 0)
+		while (at < list->nr && strcmp(list->names[at].name, name) < 0)
 			at++;
-		if (at == list->nr || strcmp(list->names[at], name) != 0)
+		if (at == list->nr || strcmp(list->names[at].name, name) != 0)
 			ret = diff_name(d, dir, list, expected, name);
 	}
 	return ret;

@@ -55,9 +55,9 @@
 #define TRIES_MAX     9		  /* each waits twice as long as the one before: 15 s in all */
 #define GATHER_NS     10000000ULL /* events are read together: the store's own names make many */
 #define TICK_NS	      20000000LL  /* no kernel's clock ticks more slowly */
-#define HASH_MIN      (64 << 10)  /* below, hashing is a small part of moving a file */
 #define SPACE_MIN     (UINT64_C(256) << 20)
 #define STRANGE_SLOTS 4096
+#define PAUSE_MS      5
 
 /* A file that something happened to. */
 struct pending {
@@ -80,6 +80,7 @@ struct fs_early {
 	pthread_t thread;
 	bool started;
 	_Atomic int tid;
+	_Atomic int nr_paused;
 
 	/* The thread's. */
 	struct pending_list queue;
@@ -124,6 +125,18 @@ void fs_early_forget(struct fs_early *early, const char *id)
 {
 	if (early)
 		fs_hints_forget(early->hints, id);
+}
+
+void fs_early_pause(struct fs_early *early)
+{
+	if (early)
+		(void)atomic_fetch_add(&early->nr_paused, 1);
+}
+
+void fs_early_resume(struct fs_early *early)
+{
+	if (early)
+		(void)atomic_fetch_sub(&early->nr_paused, 1);
 }
 
 void fs_early_count(struct fs_early *early, struct fs_early_counts *out)
@@ -182,8 +195,7 @@ static int put_file(struct fs_early *early, int fd, struct cas_digest *out)
 static void take_file(struct fs_early *early, const char *id, int fd, const struct stat *st,
 		      enum fs_early_wish wish)
 {
-	struct fs_early_hint hint = {.known.st = *st,
-				     .is_put = wish == FS_EARLY_PUT || st->st_size < HASH_MIN};
+	struct fs_early_hint hint = {.known.st = *st, .is_put = wish == FS_EARLY_PUT};
 	struct stat after;
 	int ret;
 
@@ -221,8 +233,18 @@ static bool parse_place(const struct fs_early *early, char *path, char **id, siz
 	return true;
 }
 
+/* Of a directory that was no live sandbox's when a file before this one was looked at. */
+static bool is_strange(const struct fs_early *early, const struct pending *p)
+{
+	uint64_t dir = hash_bytes(0, p->handle.f_handle, p->handle.handle_bytes);
+
+	return early->strange[dir % STRANGE_SLOTS] == dir;
+}
+
 static int open_dir(const struct fs_early *early, struct pending *p)
 {
+	if (is_strange(early, p))
+		return -1;
 	return open_by_handle_at(early->opts.dir_fd, &p->handle, O_PATH | O_DIRECTORY | O_CLOEXEC);
 }
 
@@ -391,6 +413,11 @@ static void *early_main(void *arg)
 	while (bytes && !atomic_load(&early->stop)) {
 		unsigned long long now = lock_now_ns();
 
+		/* Not even events: whoever captures is at the files himself. */
+		if (atomic_load(&early->nr_paused) > 0) {
+			(void)poll(fds, 1, PAUSE_MS);
+			continue;
+		}
 		fds[1].revents = 0;
 		(void)poll(fds, now < read_ns ? 1 : 2, wait_ms(early, now, read_ns));
 		if (fds[1].revents) {

@@ -26,7 +26,7 @@ struct fs_early;
 /* What is to be done about a file. */
 enum fs_early_wish {
 	FS_EARLY_NOTHING,
-	FS_EARLY_HASH, /* it will be moved into the store, unless it is small: then as PUT */
+	FS_EARLY_HASH, /* it will be moved into the store, or land there */
 	FS_EARLY_PUT,  /* it will be copied: that can be done now */
 };
 
@@ -65,6 +65,13 @@ int fs_early_find(struct fs_early *early, const struct stat *st, struct fs_early
  * of no use. @early may be NULL.
  */
 void fs_early_forget(struct fs_early *early, const char *id);
+
+/*
+ * Outputs are being captured: until the resume no file is begun, for there is no processor to
+ * spare. Counted; @early may be NULL.
+ */
+void fs_early_pause(struct fs_early *early);
+void fs_early_resume(struct fs_early *early);
 
 struct fs_early_counts {
 	uint64_t nr_hashed; /* files that were hashed, or put, so far */

@@ -50,7 +50,7 @@ void fs_entry_fini(struct fs_entry *entry)
 void fs_listing_fini(struct fs_listing *list)
 {
 	for (size_t i = 0; i < list->nr; i++)
-		free(list->names[i]);
+		free(list->names[i].name);
 	free(list->names);
 	if (list->lower_owned)
 		cas_directory_free(list->lower);
@@ -210,22 +210,22 @@ int fs_merge_root(const struct fs_merge *m, struct fs_merge_dir *out, struct err
 
 static int name_compare(const void *a, const void *b)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
+	return strcmp(((const struct fs_listed *)a)->name, ((const struct fs_listed *)b)->name);
 }
 
-static int add_name(struct fs_listing *list, size_t *cap, const char *name)
+static int add_name(struct fs_listing *list, size_t *cap, const char *name, unsigned char type)
 {
 	if (list->nr == *cap) {
 		size_t more = *cap ? *cap * 2 : 16;
-		char **grown = realloc(list->names, more * sizeof(*grown));
+		struct fs_listed *grown = realloc(list->names, more * sizeof(*grown));
 
 		if (grown == NULL)
 			return -ENOMEM;
 		list->names = grown;
 		*cap = more;
 	}
-	list->names[list->nr] = strdup(name);
-	if (list->names[list->nr] == NULL)
+	list->names[list->nr] = (struct fs_listed){strdup(name), type};
+	if (list->names[list->nr].name == NULL)
 		return -ENOMEM;
 	list->nr++;
 	return 0;
@@ -246,7 +246,7 @@ static int list_upper(int fd, struct fs_listing *list, size_t *cap)
 
 			at += de->d_reclen;
 			if (strcmp(de->d_name, ".") != 0 && strcmp(de->d_name, "..") != 0)
-				ret = add_name(list, cap, de->d_name);
+				ret = add_name(list, cap, de->d_name, de->d_type);
 		}
 		if (ret < 0)
 			return ret;
@@ -261,10 +261,15 @@ static void drop_twice(struct fs_listing *list)
 	if (list->nr > 1)
 		qsort(list->names, list->nr, sizeof(*list->names), name_compare);
 	for (size_t i = 0; i < list->nr; i++) {
-		if (kept > 0 && strcmp(list->names[kept - 1], list->names[i]) == 0)
-			free(list->names[i]);
-		else
+		struct fs_listed *last = kept > 0 ? &list->names[kept - 1] : NULL;
+
+		if (last && strcmp(last->name, list->names[i].name) == 0) {
+			if (last->type == DT_UNKNOWN)
+				last->type = list->names[i].type;
+			free(list->names[i].name);
+		} else {
 			list->names[kept++] = list->names[i];
+		}
 	}
 	list->nr = kept;
 }
@@ -286,7 +291,7 @@ static int list_layers(const struct fs_merge *m, const char *path, struct fs_lis
 		len = strcspn(at, "/");
 		memcpy(name, at, len);
 		name[len] = '\0';
-		ret = add_name(list, cap, name);
+		ret = add_name(list, cap, name, DT_UNKNOWN);
 	}
 	return ret;
 }
@@ -308,7 +313,7 @@ int fs_merge_list(const struct fs_merge *m, const struct fs_merge_dir *dir, cons
 		ret = list_layers(m, path, &list, &cap);
 	for (size_t i = 0;
 	     which == FS_LIST_ALL && ret == 0 && list.lower && i < list.lower->nr_nodes; i++)
-		ret = add_name(&list, &cap, list.lower->nodes[i].name);
+		ret = add_name(&list, &cap, list.lower->nodes[i].name, DT_UNKNOWN);
 	if (ret < 0) {
 		fs_listing_fini(&list);
 		return err_set(err, ret, "cannot list %s: %s", path[0] ? path : "the root",

@@ -77,7 +77,10 @@ struct fs_listing {
 	struct cas_directory *lower; /* NULL: no inputs */
 	bool lower_owned;
 	size_t nr;
-	char **names;
+	struct fs_listed {
+		char *name;
+		unsigned char type; /* of the file in the upper, as readdir has it; or DT_UNKNOWN */
+	} * names;
 };
 
 int fs_merge_root(const struct fs_merge *m, struct fs_merge_dir *out, struct err *err);

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "cas/cas.h"
+#include "cas/landing/landing.h"
 #include "fs/backing/backing.h"
 #include "fs/capture/early.h"
 #include "fs/control/control.h"
@@ -35,6 +36,7 @@ struct sample {
 	bool store_known;
 	struct cas_usage store;
 	struct cas_spool_backlog spool;
+	struct cas_landing_backlog landing;
 };
 
 struct fs_metrics {
@@ -69,15 +71,18 @@ void fs_metrics_sample(struct fs_metrics *m)
 {
 	const struct cas_catalog *catalog = cas_store_catalog(m->from.store);
 	struct cas_spool_backlog spool;
+	struct cas_landing_backlog landing;
 	struct cas_usage usage;
 	bool known = catalog->ops->usage(catalog->ctx, &usage) == 1;
 
 	cas_spool_backlog(m->from.store, &spool);
+	cas_landing_backlog(m->from.store, &landing);
 	lock_take(&m->lock);
 	if (known)
 		m->latest.store = usage;
 	m->latest.store_known |= known;
 	m->latest.spool = spool;
+	m->latest.landing = landing;
 	lock_drop(&m->lock);
 }
 
@@ -279,6 +284,15 @@ static void write_evictions(struct prom *p, const struct control_guard *guard)
 		prom_value(p, labels[i], atomic_load(&guard->evicted[i].bytes));
 }
 
+static void write_landing(struct prom *p, const struct cas_landing_backlog *landing)
+{
+	prom_one(p, PROM_GAUGE, "casbox_landing_backlog_blobs",
+		 "Outputs in landing/ that wait to be moved to their shards.", landing->blobs);
+	prom_one(p, PROM_GAUGE, "casbox_landing_backlog_bytes", "Bytes of these.", landing->bytes);
+	prom_one(p, PROM_GAUGE, "casbox_landing_failing_blobs",
+		 "Those among them whose last move failed.", landing->failing);
+}
+
 static void write_spool(struct prom *p, const struct cas_spool_backlog *spool)
 {
 	prom_one(p, PROM_GAUGE, "casbox_spool_backlog_blobs",
@@ -444,6 +458,7 @@ int fs_metrics_write(struct fs_metrics *m, struct buf *out)
 	write_store(&p, m, &at);
 	write_evictions(&p, m->from.guard);
 	write_spool(&p, &at.spool);
+	write_landing(&p, &at.landing);
 	write_fetch(&p, m->from.fetch);
 	write_tiers(&p, m->from.fetch);
 	write_prefetches(&p, m->from.prefetches);

@@ -15,6 +15,7 @@
 #include "cas/fetch/fetch.h"
 #include "fs/engine/cgroup.h"
 #include "fs/learn/learn.h"
+#include "fs/sandbox/land.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/sandbox/times.h"
 #include "fs/slot/pool.h"
@@ -416,6 +417,12 @@ int fs_sandbox_set_cgroup(struct fs_sandboxes *all, const char *id, const char *
 
 int fs_sandbox_drop_files(struct fs_sandboxes *all, struct fs_sandbox *sb, struct err *err)
 {
+	int dir_fd = sb->rec.state == FS_SANDBOX_FINISHED ? fs_sandbox_dir(all, sb, NULL) : -1;
+	int ret = dir_fd < 0 ? 0 : fs_land(all->store, dir_fd, err);
+
+	/* What its result names would go with it. */
+	if (ret < 0)
+		return ret;
 	if (sb->rec.allowance.keeper != FS_KEEPER_NONE)
 		fs_allowance_end(all, sb, fs_sandbox_dir(all, sb, NULL));
 	/* Who is inside still keeps what he has, and it is used for nothing else. */

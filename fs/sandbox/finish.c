@@ -1,5 +1,6 @@
 /* fs/sandbox/finish.c - freeze a sandbox, capture its outputs, keep the result */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "cas/base/io.h"
 #include "cas/base/log.h"
 #include "cas/fetch/outbox.h"
+#include "cas/landing/landing.h"
 #include "cas/reapi/action.h"
 #include "cas/store/store.h"
 #include "fs/capture/capture.h"
@@ -22,6 +24,7 @@
 #include "fs/capture/syncer.h"
 #include "fs/learn/learn.h"
 #include "fs/sandbox/journal.h"
+#include "fs/sandbox/land.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/sandbox/times.h"
 
@@ -30,8 +33,10 @@
  *
  *   freeze           nobody writes any more
  *   capture          each move to the store noted in the journal before it happens
+ *   manifest         of files that are too many to be moved now
  *   result           the binary ActionResult
  *   record           FINISHED: the result counts, the journal no longer does
+ *   land             what the manifest names is in the store, where it lies
  *
  * A capture that fails, or that a restart finds cut, is undone from the journal, which may
  * fail itself: files are copied out of the store, and the disk may be full. Then it is
@@ -61,12 +66,13 @@ struct finish {
 	struct fs_changes changes;
 	struct fs_capture capture;
 	struct fs_result_times times;
-	struct buf result;	   /* binary */
-	bool removed;		   /* its files are gone */
-	struct fs_crew_loan *loan; /* asks whether anybody is inside; NULL: nobody does */
-	int proof;		   /* the answer */
-	bool begun;		   /* fs_sandboxes_capture_begin */
-	bool hurried;		   /* captured while it is being frozen */
+	struct cas_landing_list *landing; /* NULL: no file is to land */
+	struct buf result;		  /* binary */
+	bool removed;			  /* its files are gone */
+	struct fs_crew_loan *loan;	  /* asks whether anybody is inside; NULL: nobody does */
+	int proof;			  /* the answer */
+	bool begun;			  /* fs_sandboxes_capture_begin */
+	bool hurried;			  /* captured while it is being frozen */
 	bool captured;
 	int freeze_code; /* hurried: what freezing came to, and why */
 	struct err freeze_err;
@@ -79,6 +85,7 @@ static void finish_fini(struct finish *f)
 	fs_changes_fini(&f->changes);
 	fs_layers_close(&f->merge);
 	fs_derived_free(f->own_view);
+	cas_landing_list_free(f->landing);
 	buf_fini(&f->result);
 }
 
@@ -127,6 +134,31 @@ static bool may_move(const struct fs_sandbox *sb)
 	       sb->rec.allowance.keeper == FS_KEEPER_NONE;
 }
 
+/* Many files are not moved while somebody waits: their directories land, as a whole. */
+static void begin_landing(struct finish *f)
+{
+	const struct fs_sandbox *sb = f->sb;
+	auto_close int fd = -1;
+
+	/* What we serve ourselves may be open still. */
+	if (fs_plan_is_served(&sb->rec.plan) || sb->foreign.nr > 0 || f->all->durable ||
+	    !cas_landing_is_on(f->all->store))
+		return;
+	fd = openat(f->dir_fd, "upper", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && cas_landing_list_new(f->all->store, fd, &f->landing) < 0)
+		f->landing = NULL;
+}
+
+/* All that is to land is known; the capture is over. */
+static int note_landing(struct finish *f)
+{
+	if (f->landing && cas_landing_list_count(f->landing) == 0) {
+		cas_landing_list_free(f->landing);
+		f->landing = NULL;
+	}
+	return f->landing ? fs_land_begin(f->dir_fd, f->landing, f->err) : 0;
+}
+
 static void ask(void *ctx)
 {
 	struct finish *f = ctx;
@@ -152,15 +184,19 @@ static void end_proof(struct finish *f)
 
 static void begin_capture(struct finish *f)
 {
-	if (!f->begun)
+	if (!f->begun) {
+		fs_early_pause(f->all->early);
 		fs_sandboxes_capture_begin(f->all);
+	}
 	f->begun = true;
 }
 
 static void end_capture(struct finish *f)
 {
-	if (f->begun)
+	if (f->begun) {
 		fs_sandboxes_capture_end(f->all);
+		fs_early_resume(f->all->early);
+	}
 	f->begun = false;
 }
 
@@ -184,10 +220,14 @@ static int capture(struct finish *f)
 		fs_sandbox_give(f->all, f->dir_fd, FS_JOURNAL_NAME);
 		opts.moving = fs_journal_moving;
 		opts.moving_ctx = journal;
+		begin_landing(f);
+		opts.landing = f->landing;
 	}
 	f->times.upload_start_ns = fs_sandbox_now_ns();
 	ret = fs_capture_run(&f->merge, f->view, &f->sb->outputs, &opts, &f->capture, f->err);
 	fs_journal_close(journal);
+	if (ret == 0)
+		ret = note_landing(f);
 	/* SIGKILL costs no blob that has its name; only a power cut could. */
 	if (ret == 0 && f->all->durable)
 		ret = cas_store_sync(f->all->store, f->err);
@@ -288,13 +328,19 @@ static int keep_result(struct finish *f)
 	return ret;
 }
 
-/* What was changed against the policy is kept, for whoever wants to know why it failed. */
+/*
+ * What was changed against the policy is kept, for whoever wants to know why it failed. Files
+ * land when the result counts, and not before.
+ */
 static int settle_result(struct finish *f)
 {
-	int ret;
+	bool drop = f->spec->remove && f->changes.changed.nr == 0;
+	int ret = drop && f->landing == NULL ? 0 : keep_result(f);
 
-	if (!f->spec->remove || f->changes.changed.nr > 0)
-		return keep_result(f);
+	if (ret == 0 && f->landing)
+		ret = fs_land(f->all->store, f->dir_fd, f->err);
+	if (ret < 0 || !drop)
+		return ret;
 	ret = fs_sandbox_drop_files(f->all, f->sb, f->err);
 	f->removed = ret == 0;
 	return ret;
@@ -306,7 +352,8 @@ static void undo(struct finish *f)
 	struct err err = {0};
 	int dir_fd = fs_sandbox_dir(f->all, f->sb, &err);
 
-	f->sb->cut = dir_fd < 0 || fs_journal_undo(f->all->store, dir_fd, &err) < 0;
+	f->sb->cut = dir_fd < 0 || fs_land_undo(dir_fd, &err) < 0 ||
+		     fs_journal_undo(f->all->store, dir_fd, &err) < 0;
 	if (f->sb->cut)
 		log_error("sandbox %s: its outputs are given back when it is finished again: %s",
 			  f->sb->rec.id, err.msg);
@@ -315,8 +362,10 @@ static void undo(struct finish *f)
 /* What an undo could not do before. */
 static int undo_cut(struct finish *f)
 {
-	int ret = fs_journal_undo(f->all->store, f->dir_fd, f->err);
+	int ret = fs_land_undo(f->dir_fd, f->err);
 
+	if (ret == 0)
+		ret = fs_journal_undo(f->all->store, f->dir_fd, f->err);
 	if (ret < 0)
 		return err_context(f->err, ret,
 				   "sandbox %s: cannot give back what its last finish moved",
@@ -375,8 +424,11 @@ static int finish_frozen(struct finish *f)
 		ret = settle_result(f);
 	if (ret == 0)
 		publish(f);
-	/* As long as no eviction may come between: no result names what has moved. */
-	if (ret < 0)
+	/*
+	 * As long as no eviction may come between: no result names what has moved. Once it is
+	 * FINISHED the result counts.
+	 */
+	if (ret < 0 && sb->rec.state != FS_SANDBOX_FINISHED)
 		undo(f);
 	end_capture(f);
 	return ret;
@@ -552,6 +604,8 @@ static int finish_claimed(struct fs_sandboxes *all, struct fs_sandbox *sb,
 	json_t *got = NULL;
 	int ret = dir_fd < 0 ? dir_fd : 0;
 
+	if (ret == 0 && sb->rec.state == FS_SANDBOX_FINISHED)
+		ret = fs_land(all->store, dir_fd, err);
 	if (ret == 0 && sb->rec.state == FS_SANDBOX_FINISHED)
 		ret = fs_sandbox_read_result(sb, dir_fd, &f.result, err);
 	else if (ret == 0)

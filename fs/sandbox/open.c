@@ -22,6 +22,7 @@
 #include "fs/engine/cgroup.h"
 #include "fs/engine/meter.h"
 #include "fs/sandbox/journal.h"
+#include "fs/sandbox/land.h"
 #include "fs/sandbox/sandbox_i.h"
 #include "fs/slot/slot.h"
 
@@ -306,7 +307,9 @@ static int restore_live(struct fs_sandboxes *all, struct fs_sandbox *sb, int dir
 		log_warn("sandbox %s: %s", sb->rec.id, err->msg);
 	if (!same_boot && sb->rec.plan.nr_layers > 0)
 		return err_set(err, -ESTALE, "the machine was booted since it was made");
-	ret = fs_journal_undo(all->store, dir_fd, err);
+	ret = fs_land_undo(dir_fd, err);
+	if (ret == 0)
+		ret = fs_journal_undo(all->store, dir_fd, err);
 	if (ret == 0)
 		ret = fs_sandbox_plan(all, sb, err);
 	if (ret == 0)
@@ -355,6 +358,8 @@ static void restore_one(struct fs_sandboxes *all, struct fs_sandbox *sb)
 
 	switch (sb->rec.state) {
 	case FS_SANDBOX_FINISHED:
+		if (ret == 0 && fs_land(all->store, dir_fd, &err) < 0)
+			log_error("sandbox %s: %s", sb->rec.id, err.msg);
 		fs_sandbox_hide(all, sb, true);
 		break;
 	case FS_SANDBOX_LIVE:

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
+#include "cas/landing/landing.h"
 #include "fs/backing/backing.h"
 #include "fs/backing/probe.h"
 #include "fs/capture/early.h"
@@ -79,11 +80,15 @@ int fs_daemon_stats(void *ctx, json_t *out)
 {
 	struct daemon *d = ctx;
 	struct fs_early_counts early;
+	struct cas_landing_backlog landing;
 	json_t *o;
 	int ret;
 
 	fs_sandboxes_count_early(d->sandboxes, &early);
-	o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "open_blobs",
+	cas_landing_backlog(d->store, &landing);
+	o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+		      "landing_blobs", (json_int_t)landing.blobs, "landing_bytes",
+		      (json_int_t)landing.bytes, "landed", (json_int_t)landing.landed, "open_blobs",
 		      (json_int_t)fs_backing_count(d->backing), "backing_ids",
 		      (json_int_t)fs_backing_count_ids(d->backing), "excess_bytes",
 		      (json_int_t)atomic_load(&d->quota.excess_bytes), "evictions",

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "cas/cas.h"
+#include "cas/landing/landing.h"
 #include "fs/backing/await.h"
 #include "fs/backing/backing.h"
 #include "fs/backing/probe.h"
@@ -69,6 +70,7 @@
 #define OPENER_THREADS	    8
 #define PUSHER_THREADS	    1
 #define LEARN_THREADS	    3
+#define LANDING_THREADS	    1
 #define WATCHDOG_PERIOD_MS  5000  /* with the next, a wedged mount is broken in 65 s: */
 #define WATCHDOG_TIMEOUT_MS 60000 /* CLIENT_QUICK_MS of tools/cmd/client.h is longer */
 #define STOP_WAIT_MS	    30000 /* for running commands to end */
@@ -267,10 +269,11 @@ static int make_uppers(struct daemon *d, struct fs_sandboxes_options *boxes)
 
 static int open_data(struct daemon *d, struct err *err)
 {
-	const struct meta_options meta = {
-		.mode = META_WRITER,
-		.nr_readers = 4 * d->nr_threads + RUNNER_THREADS + EXECUTOR_THREADS +
-			      PATIENT_THREADS + OPENER_THREADS + PUSHER_THREADS + LEARN_THREADS};
+	const struct meta_options meta = {.mode = META_WRITER,
+					  .nr_readers = 4 * d->nr_threads + RUNNER_THREADS +
+							EXECUTOR_THREADS + PATIENT_THREADS +
+							OPENER_THREADS + PUSHER_THREADS +
+							LEARN_THREADS + LANDING_THREADS};
 	struct fs_sandboxes_options boxes = {
 		.helper = d->helper,
 		.store = d->store,
@@ -297,6 +300,8 @@ static int open_data(struct daemon *d, struct err *err)
 							  .max_blobs = d->opts->spool_max_blobs,
 							  .serve = true},
 			      err);
+	if (ret == 0)
+		ret = cas_landing_start(d->store, err);
 	if (ret == 0 && d->opts->nr_tiers > 0)
 		ret = cas_fetch_open(d->store, d->opts->tiers, d->opts->nr_tiers, &d->fetch, err);
 	if (ret == 0)
@@ -715,8 +720,10 @@ static int close_data(struct daemon *d, struct err *err)
 	fs_large_free(d->large);
 	fs_backing_table_free(d->backing);
 	fs_helper_free(d->helper);
-	if (d->store)
+	if (d->store) {
+		cas_landing_stop(d->store);
 		cas_spool_stop(d->store);
+	}
 	/* Captures whose sync was still to come: their rows need index and ledger open. */
 	if (d->store && (ret = cas_store_sync(d->store, &sync_err)) < 0)
 		log_error("%s", err_text(&sync_err, ret));

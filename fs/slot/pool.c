@@ -130,6 +130,9 @@ static int renew_layers(const struct fs_pooled *dir, struct err *err)
 	struct stat st;
 	int ret;
 
+	/* All of it has landed. */
+	if (upper_fd == -ENOENT)
+		return fill(dir->dir_fd, err);
 	if (upper_fd < 0 || layer_fd < 0)
 		return upper_fd < 0 ? upper_fd : layer_fd;
 	ret = renew(layer_fd, "u", err);

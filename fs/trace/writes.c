@@ -139,14 +139,14 @@ static int walk_names(struct walk *w, struct fs_merge_dir *dir, const struct fs_
 	int ret = 0;
 
 	for (size_t i = 0; ret == 0 && i < list->nr; i++)
-		ret = walk_name(w, dir, list, list->names[i],
-				cas_directory_find(inputs, list->names[i]));
+		ret = walk_name(w, dir, list, list->names[i].name,
+				cas_directory_find(inputs, list->names[i].name));
 	for (size_t i = 0; !same_inputs && ret == 0 && i < inputs->nr_nodes; i++) {
 		const struct cas_node *had = &inputs->nodes[i];
 
-		while (at < list->nr && strcmp(list->names[at], had->name) < 0)
+		while (at < list->nr && strcmp(list->names[at].name, had->name) < 0)
 			at++;
-		if (at == list->nr || strcmp(list->names[at], had->name) != 0)
+		if (at == list->nr || strcmp(list->names[at].name, had->name) != 0)
 			ret = walk_name(w, dir, list, had->name, had);
 	}
 	return ret;

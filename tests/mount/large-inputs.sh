@@ -5,6 +5,8 @@ need fuse mount overlay
 
 # Paths below $MNT/sandboxes/$1 that are such mounts.
 bound() {
+	# Until somebody looks, its mounts are named by where its root lay before.
+	[ -d "$MNT/sandboxes/$1" ]
 	mounts_below "$MNT/sandboxes/$1" | sort | while read -r at; do
 		[ ! -f "$at" ] || printf '%s ' "${at#"$MNT/sandboxes/$1/"}"
 	done

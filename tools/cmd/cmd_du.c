@@ -322,8 +322,8 @@ static int du_kinds(struct du *du, const char *path, json_t *object, struct err 
 {
 	static const char *const kinds[][2] = {
 		{"results", "ac"},	    {"hardlinks", "links"}, {"trees", "trees"},
-		{"sandboxes", "sandboxes"}, {"spool", "spool"},	    {"outbox", "outbox"},
-		{"index", "meta"},
+		{"sandboxes", "sandboxes"}, {"spool", "spool"},	    {"landing", "landing"},
+		{"outbox", "outbox"},	    {"index", "meta"},
 	};
 	struct meta_stat st = {0};
 	struct sizes total = {0};
