@@ -283,6 +283,25 @@ static void note_bound(struct fs_sandbox *sb, const struct mounts *m)
 	}
 }
 
+/* The steps from @from on that did not find their target: the root may have left its place. */
+static int mounts_again(struct fs_sandboxes *all, const struct fs_sandbox *sb, struct mounts *m,
+			size_t from, struct err *err)
+{
+	int ret = 0;
+
+	for (size_t i = from; ret == 0 && i < m->nr; i++) {
+		struct fs_helper_step *step = &m->steps[i];
+
+		if (step->code != -ENOENT && step->code != -ECANCELED)
+			continue;
+		ret = aim_at_id(sb, m);
+		if (ret == 0)
+			ret = fs_helper_run(all->helper, fs_sandbox_base(all, sb), step, 1, false,
+					    err);
+	}
+	return ret;
+}
+
 /* All but the bind, when the root that it shows has one already. */
 static int mounts_do(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mounts *m,
 		     void (*meanwhile)(void *ctx), void *ctx, struct err *err)
@@ -304,15 +323,8 @@ static int mounts_do(struct fs_sandboxes *all, struct fs_sandbox *sb, struct mou
 			.op = FS_HELPER_VISIT, .target = sb->rec.id, .fd = {-1, -1}, .may = true};
 	ret = fs_helper_run_while(all->helper, fs_sandbox_base(all, sb), m->steps + at,
 				  nr + !!m->parked - at, false, meanwhile, ctx, &why);
-	while (at < nr && (m->steps[at].code == 0 || m->steps[at].may))
-		at++;
-	/* Somebody was faster: the root has left its place. */
-	if (ret == -ENOENT && m->parked && at < nr && m->steps[at].code == -ENOENT) {
-		ret = aim_at_id(sb, m);
-		if (ret == 0)
-			ret = fs_helper_run(all->helper, fs_sandbox_base(all, sb), m->steps + at,
-					    nr - at, false, &why);
-	}
+	if (m->parked && (ret == 0 || ret == -ENOENT))
+		ret = mounts_again(all, sb, m, at, &why);
 	return ret < 0 ? err_set(err, ret, "%s", err_text(&why, ret)) : 0;
 }
 
